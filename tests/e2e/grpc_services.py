@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,11 +16,23 @@ from nearcall.server.entries import PathEntry
 
 STREAMS_IN = {"total", "total_in_loop", "slow_total", "both", "both_in_loop"}
 """Methods whose client sends a stream."""
-STREAMS_OUT = {"count", "count_in_loop", "blocks", "long_in_loop", "fail_after", "both", "both_in_loop"}
+STREAMS_OUT = {"count", "count_in_loop", "blocks", "long_in_loop", "fail_after", "late_items", "late_items_in_loop", "both", "both_in_loop"}
 """Methods whose server does."""
 NO_SIDE_EFFECTS = {"echo", "left"}
 """Methods that may be called by GET."""
 CODECS = ("proto", "json", "plain json")
+
+
+def until_nobody_waits() -> None:
+    given_up = threading.Event()
+    nearcall.context().on_cancel(given_up.set)
+    given_up.wait(30)
+
+
+def returned_or_raised(data: bytes) -> bytes:
+    if data == b"raise":
+        raise OSError("what it waited for was closed")
+    return data
 
 
 @nearcall.service
@@ -71,6 +84,28 @@ class Raw:
     def nap(self, data: bytes) -> bytes:
         time.sleep(float(data))
         return data
+
+    def late(self, data: bytes) -> bytes:
+        """Returns or fails as soon as nobody waits any more."""
+        until_nobody_waits()
+        return returned_or_raised(data)
+
+    async def late_in_loop(self, data: bytes) -> bytes:
+        """A coroutine that takes no notice of its cancellation."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+        return returned_or_raised(data)
+
+    def late_items(self, data: bytes) -> Iterator[bytes]:
+        yield b"first"
+        until_nobody_waits()
+        returned_or_raised(data)
+
+    async def late_items_in_loop(self, data: bytes) -> AsyncIterator[bytes]:
+        yield b"first"
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+        returned_or_raised(data)
 
     def hold(self, data: bytes) -> bytes:
         """Waits for `open`, or until it is cancelled."""

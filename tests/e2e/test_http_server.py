@@ -182,6 +182,19 @@ def test_deadlines_end_streams(streaming: Peer) -> None:
     assert streaming.call(path("blocks"), b"1000000", timeout_ms=300).code == "deadline_exceeded"
 
 
+@pytest.mark.parametrize("what", ["return", "raise"])
+@pytest.mark.parametrize("place", ["", "_in_loop"])
+def test_a_handler_that_ends_after_the_deadline_was_late(unary: Peer, place: str, what: str) -> None:
+    assert unary.call(path(f"late{place}"), what.encode(), timeout_ms=50).code == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("what", ["return", "raise"])
+@pytest.mark.parametrize("place", ["", "_in_loop"])
+def test_a_stream_that_ends_after_the_deadline_was_late(streaming: Peer, place: str, what: str) -> None:
+    result = streaming.call(path(f"late_items{place}"), what.encode(), timeout_ms=50)
+    assert (result.code, result.messages) == ("deadline_exceeded", [b"first"])
+
+
 def test_who_hangs_up_cancels(unary: Peer, control: Raw) -> None:
     control.shut(b"")
     begun, cancelled = (control.log(b"").count(word) for word in (b"held", b"cancelled"))

@@ -80,18 +80,10 @@ pub(crate) fn on_end(observer: Py<PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// The status code for a call whose handler has succeeded: its caller may have stopped waiting. Only worked out if the
-/// end is `observed`.
+/// The status code for a call whose handler has succeeded in time: its caller may have given it up. Only worked out if
+/// the end is `observed`.
 pub(crate) fn standing(request: &Request, observed: bool) -> u8 {
-    if !observed {
-        OK
-    } else if request.is_late() {
-        Failure::DEADLINE_EXCEEDED
-    } else if request.context().is_cancelled() {
-        Failure::CANCELLED
-    } else {
-        OK
-    }
+    if observed && request.context().is_cancelled() { Failure::CANCELLED } else { OK }
 }
 
 /// Whether observers wait for the end of the call that this thread serves.

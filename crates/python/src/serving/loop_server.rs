@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use crate::gil::interpreter::detach;
 use crate::references::objects::{Given, Served, ServedObject};
 use crate::serving::context::{Call, OK, tell_all};
-use crate::serving::served::{Serving, call_over, describe_for, end_stream, late, too_long, tracked};
+use crate::serving::served::{Serving, call_over, describe_for, end_stream, fail, late, too_long, tracked};
 use crate::serving::topic::{Owner, Subscription};
 use crate::values::plan::Method;
 
@@ -123,8 +123,8 @@ impl LoopCall {
     #[cold]
     pub(crate) fn fail_with(&self, py: Python<'_>, error: &PyErr) {
         let failure = describe_for(py, self.served(), self.described(), error);
-        self.request.fail(&failure);
-        self.tell_end(py, Some(failure.code));
+        let code = fail(self.served(), &self.request, &failure);
+        self.tell_end(py, Some(code));
     }
 
     /// The handler has returned: nothing more is received for the call, and the call counts no more. A call that was
@@ -313,7 +313,7 @@ impl LoopRequest {
     /// Ends the call well after its items.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         let call = self.under_way(py)?;
-        let code = end_stream(&call.request, call.is_observed());
+        let code = end_stream(call.served(), &call.request, call.is_observed());
         call.tell_end(py, Some(code));
         Ok(())
     }

@@ -105,6 +105,9 @@ impl Serving {
             request.end_oneway();
             return Ok(Some(OK));
         }
+        if request.is_late() {
+            return Ok(Some(fail(method, request, &late(&method.name))));
+        }
         let mut encoded = self.encode_reply(method, request.connection(), result)?;
         if encoded.unsent.is_some() && request.context().is_cancelled() {
             // The client would not look at the reply, and so would never release the objects given with it: they are taken
@@ -161,9 +164,22 @@ pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
 }
 
 /// Ends a call successfully after its items. Returns the status code.
-pub(crate) fn end_stream(request: &Request, observed: bool) -> u8 {
+pub(crate) fn end_stream(method: &Method, request: &Request, observed: bool) -> u8 {
+    if request.is_late() {
+        return fail(method, request, &late(&method.name));
+    }
     let code = standing(request, observed);
     if request.end_stream().is_ok() { code } else { Failure::CANCELLED }
+}
+
+/// Ends a call with a failure. Returns the status code. What comes after the deadline is its passing, whatever the handler
+/// made of that: a handler that `on_cancel` has told of the deadline may return or raise before the caller's own clock
+/// says the same, and a caller does not take half a stream for a whole one.
+pub(crate) fn fail(method: &Method, request: &Request, failure: &Failure) -> u8 {
+    let late = request.is_late().then(|| late(&method.name));
+    let failure = late.as_ref().unwrap_or(failure);
+    request.fail(failure);
+    failure.code
 }
 
 pub(crate) fn late(name: &str) -> Failure {

@@ -36,7 +36,7 @@ use crate::serving::loop_server::{InLoop, Next as NextForLoop};
 use crate::serving::notices::Notices;
 use crate::serving::request_stream::RequestStream;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
-use crate::serving::served::{Serving, describe_for, end_stream, late, too_long, tracked};
+use crate::serving::served::{Serving, describe_for, end_stream, fail, late, too_long, tracked};
 use crate::serving::session::Sessions;
 use crate::serving::topic::Subscription;
 use crate::values::payload::buffer;
@@ -452,7 +452,7 @@ impl Server {
         let method = served.method.get();
         if request.is_late() {
             // Nobody waits for the result any more.
-            request.fail(&late(&method.name));
+            fail(method, &request, &late(&method.name));
             return;
         }
         let code = match self.run(py, served, given, &mut request) {
@@ -464,9 +464,7 @@ impl Server {
                 subscribe(py, &subscription, &method, request)
             }
             Err(error) => {
-                let failure = describe_for(py, method, Call::new(&request, method), &error);
-                request.fail(&failure);
-                failure.code
+                fail(method, &request, &describe_for(py, method, Call::new(&request, method), &error))
             }
         };
         tell_end(py, code);
@@ -559,7 +557,7 @@ impl Server {
                 }
             }
         }
-        Ok(end_stream(request, is_observed()))
+        Ok(end_stream(method, request, is_observed()))
     }
 }
 
