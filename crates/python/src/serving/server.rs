@@ -463,9 +463,7 @@ impl Server {
                 request.target = target;
                 subscribe(py, &subscription, &method, request)
             }
-            Err(error) => {
-                fail(method, &request, &describe_for(py, method, Call::new(&request, method), &error))
-            }
+            Err(error) => fail(method, &request, &describe_for(py, method, Call::new(&request, method), &error)),
         };
         tell_end(py, code);
     }
