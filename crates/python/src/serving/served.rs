@@ -105,10 +105,11 @@ impl Serving {
             request.end_oneway();
             return Ok(Some(OK));
         }
+        let mut encoded = self.encode_reply(method, request.connection(), result)?;
         if request.is_late() {
+            // Encoded nevertheless: objects that would have been given with it are taken back, and told so.
             return Ok(Some(fail(method, request, &late(&method.name))));
         }
-        let mut encoded = self.encode_reply(method, request.connection(), result)?;
         if encoded.unsent.is_some() && request.context().is_cancelled() {
             // The client would not look at the reply, and so would never release the objects given with it: they are taken
             // back here.

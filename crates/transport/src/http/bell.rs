@@ -7,7 +7,12 @@ use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::signal::Signal;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicU8, Ordering};
+
+/// Somebody has rung: whoever rings now has nothing to do.
+const RUNG: u8 = 1;
+/// The event is readable because of that. Until then it would be cleared too early, and then stay readable for nothing.
+const SIGNALLED: u8 = 2;
 
 /// The socket's events that the poller reports.
 const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
@@ -18,7 +23,8 @@ pub(super) struct Bell {
     /// Readable when the socket is readable, or the bell has rung.
     poller: Poller,
     event: EventDescriptor,
-    rung: AtomicBool,
+    /// [`RUNG`] and [`SIGNALLED`].
+    state: AtomicU8,
 }
 
 impl Bell {
@@ -28,7 +34,7 @@ impl Bell {
     /// The system's error.
     pub(super) fn beside(socket: Signal<'_>) -> io::Result<Self> {
         let bell =
-            Self { poller: descriptors::new_poller()?, event: descriptors::new_event()?, rung: AtomicBool::new(false) };
+            Self { poller: descriptors::new_poller()?, event: descriptors::new_event()?, state: AtomicU8::new(0) };
         bell.watch(socket, true)?;
         epoll::add(&bell.poller, &bell.event, EventData::new_u64(1), EventFlags::IN)?;
         Ok(bell)
@@ -54,17 +60,61 @@ impl Bell {
 
     pub(super) fn ring(&self) {
         // AcqRel, here and in `clear`: the thread that clears the bell sees what was done before it rang.
-        if !self.rung.swap(true, Ordering::AcqRel) {
+        if self.state.fetch_or(RUNG, Ordering::AcqRel) & RUNG == 0 {
             descriptors::signal(&self.event);
+            self.state.fetch_or(SIGNALLED, Ordering::AcqRel);
         }
     }
 
     pub(super) fn clear(&self) {
         // Relaxed: a cheap look before the swap.
-        if self.rung.load(Ordering::Relaxed) {
-            // The event first: if `rung` went first, a ring in between would lose its signal.
+        if self.state.load(Ordering::Relaxed) == RUNG | SIGNALLED {
+            // The event first: if the state went first, a ring in between would lose its signal.
             descriptors::clear(&self.event);
-            self.rung.swap(false, Ordering::AcqRel);
+            self.state.swap(0, Ordering::AcqRel);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Instant;
+
+    use nearcall_platform::sys;
+    use rustix::event::PollFlags;
+
+    use super::*;
+
+    /// A clear that comes between a ring and its signal must not leave the bell readable: its thread would not sleep again.
+    #[test]
+    fn what_was_cleared_is_silent() {
+        const RINGS: usize = 20_000;
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let bell = Bell::beside(Signal::Descriptor(socket.as_fd())).unwrap();
+        let (asked, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 1..=RINGS {
+                    while asked.load(Ordering::Acquire) < turn {
+                        thread::yield_now();
+                    }
+                    bell.ring();
+                    done.store(turn, Ordering::Release);
+                }
+            });
+            let mut rang = 0;
+            for turn in 1..=RINGS {
+                asked.store(turn, Ordering::Release);
+                while done.load(Ordering::Acquire) < turn {
+                    bell.clear();
+                }
+                bell.clear();
+                rang += usize::from(sys::wait_for(bell.fd(), PollFlags::IN, Some(Instant::now())).unwrap());
+            }
+            assert_eq!(rang, 0, "of {RINGS}");
+        });
     }
 }
