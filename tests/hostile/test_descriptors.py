@@ -97,6 +97,9 @@ def closing_waits_in_a_socket_within_a_socket(scene: Scene) -> None:
     for _ in range(scene.amount(3, 20)):
         here, there = socket.socketpair()
         one = lingering(scene)
+        # If the server is through with it already, closing it waits here.
+        closing = threading.Thread(target=there.close)
+        scene.keep(closing.join)
         one.give(here, b"x")
         here.close()
         connection = scene.dial()
@@ -104,7 +107,7 @@ def closing_waits_in_a_socket_within_a_socket(scene: Scene) -> None:
             socket.send_fds(connection, [hello(RING)[:4]], [there.fileno()])
         except PermissionError:
             one.close()
-        there.close()
+        closing.start()
 
 
 @TABLE.add(terminate=True)
