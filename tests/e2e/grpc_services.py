@@ -16,7 +16,17 @@ from nearcall.server.entries import PathEntry
 
 STREAMS_IN = {"total", "total_in_loop", "slow_total", "both", "both_in_loop"}
 """Methods whose client sends a stream."""
-STREAMS_OUT = {"count", "count_in_loop", "blocks", "long_in_loop", "fail_after", "late_items", "late_items_in_loop", "both", "both_in_loop"}
+STREAMS_OUT = {
+    "count",
+    "count_in_loop",
+    "blocks",
+    "long_in_loop",
+    "fail_after",
+    "late_items",
+    "late_items_in_loop",
+    "both",
+    "both_in_loop",
+}
 """Methods whose server does."""
 NO_SIDE_EFFECTS = {"echo", "left"}
 """Methods that may be called by GET."""
