@@ -80,7 +80,7 @@ BIN = Path(sys.executable).parent
 
 FENCE = re.compile(r"^```(\w*) ?(.*)$")
 PROMISE = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
-STUB = re.compile(r"^\$ (nearcall stub [^>#]*?)(?: > (\S+))?$", re.MULTILINE)
+STUB = re.compile(r"^\$ (nearcall (?:stub|openapi) [^>#]*?)(?: > (\S+))?$", re.MULTILINE)
 URL = re.compile(r"(?<!\+)\b(?:shm|unix|tcp)://[\w./:-]+")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)[1-9]\d+")
 ADDRESS = re.compile(r"127\.0\.0\.1:[1-9]\d+")
@@ -101,7 +101,7 @@ class Program(NamedTuple):
     run: bool
     fault: bool
     stubs: list[tuple[str, str]]
-    """Commands that write interfaces, with the files that they write, or nothing if they only check one."""
+    """Commands that write interfaces or documents, with the files that they write; nothing if they check one."""
 
     @property
     def name(self) -> str:

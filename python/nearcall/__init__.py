@@ -22,6 +22,7 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
   a child process. `start` sends a call without waiting for its reply; `as_completed` waits for the first of several.
+  `Stream` is what a method that yields gives its caller.
 - **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `NATS`,
   `nearcall.auth`, interceptors.
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from .types.carried import CarriedType
     from .types.numbers import field
     from .types.registered import register_type
+    from .types.streams import Stream
 else:
     from . import service
     from .lazy import lazily
@@ -157,6 +159,7 @@ else:
             "types.carried": ["CarriedType"],
             "types.numbers": ["field"],
             "types.registered": ["register_type"],
+            "types.streams": ["Stream"],
         },
         modules=["aio", "auth", "grpcio", "health", "introspection", "observe", "plugin", "route"],
     )
@@ -214,6 +217,7 @@ __all__ = [
     "Session",
     "StartedCall",
     "StatusCode",
+    "Stream",
     "Subscription",
     "Topic",
     "Unauthenticated",

@@ -67,6 +67,8 @@ class Listener(Protocol):
         """Called when it was sold."""
         ...
 
+    def wishes(self) -> Iterator[str]: ...
+
     @nearcall.oneway
     def bye(self) -> None: ...
 
@@ -74,6 +76,7 @@ class Listener(Protocol):
 @nearcall.service
 class Basket(Protocol):
     def add(self, item: Item) -> int: ...
+    def names(self) -> Iterator[str]: ...
 
 
 @nearcall.service
@@ -84,6 +87,9 @@ class BigBasket(Basket, Protocol):
 class OwnBasket(BigBasket):
     def add(self, item: Item) -> int:
         return len(item.name)
+
+    def names(self) -> Iterator[str]:
+        yield "pen"
 
     def weigh(self) -> float:
         return 1.5

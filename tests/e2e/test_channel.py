@@ -221,6 +221,26 @@ def test_after_another_server_only_what_differs_fails(new_url: str, face: str, f
         assert [patiently(channel.do, left.name), channel.do(right.name)] == ["left", "right"]
 
 
+@pytest.mark.parametrize("face", FACES)
+def test_what_bounds_the_wait_for_the_first_connection_is_named(
+    new_url: str, face: str, faces: Callable[..., Face]
+) -> None:
+    with nearcall.Server(Left(), new_url) as server:
+        url = server.urls[0]
+    advice = (
+        r"; wait_for_ready waits no longer than handshake_timeout=0\.2 s for a server to connect to: start it within"
+    )
+    in_vain = (nearcall.Unavailable, nearcall.DeadlineExceeded)
+    with pytest.raises(
+        in_vain, match=rf"^(cannot connect|there was no connection) to .*{advice} that time, or give a lon"
+    ):
+        faces(url, face, wait_for_ready=True, handshake_timeout=0.2)
+    for options in ({"handshake_timeout": 0.2}, {"wait_for_ready": True}):
+        with nearcall.timeout(0.1), pytest.raises(nearcall.RpcError) as caught:
+            faces(url, face, **options)
+        assert "no longer than" not in caught.value.message
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("face", FACES)
 def test_a_server_that_was_killed_comes_back_for_all(outside_url: str, face: str, faces: Callable[..., Face]) -> None:

@@ -200,7 +200,7 @@ async def _use(store: Any) -> None:
 @pytest.mark.parametrize(
     ("mistake", "error", "advice"),
     [
-        (_for, TypeError, "this stream is for an event loop: write 'async for item in ...'"),
+        (_for, TypeError, "this stream is for an event loop: write 'async with', and 'async for'"),
         (_await_stream, TypeError, "a stream is not awaited: write 'async for item in ...'"),
         (
             _use,

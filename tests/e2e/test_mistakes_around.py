@@ -238,6 +238,8 @@ def test_the_other_kind_of_with(key: str, interceptors: list[Any]) -> None:
                 stream: Any = replies
                 with pytest.raises(TypeError, match=r"is for an event loop: write 'async with', and 'asy"), stream:
                     pass
+                with pytest.raises(TypeError, match=r"is for an event loop: write 'async with', and 'asy"):
+                    iter(stream)
                 await stream.aclose()
         node: Any = route.aio.Node(f"inproc://{key}-node")
         with pytest.raises(TypeError, match=r"^this node is for an event loop: write 'async with near"), node:
@@ -247,11 +249,11 @@ def test_the_other_kind_of_with(key: str, interceptors: list[Any]) -> None:
             async with node:
                 pass
         with nearcall.connect(url, Echoing) as in_thread:
-            stream = in_thread.echo(iter([1]))
-            with pytest.raises(TypeError, match=r"^this stream is for threads: write 'with' and 'for', or take"):
-                async with stream:
-                    pass
-            stream.close()
+            for stream in (in_thread.count(3), in_thread.echo(iter([1]))):
+                with pytest.raises(TypeError, match=r"^this stream is for threads: write 'with' and 'for', or take"):
+                    async with stream:
+                        pass
+                stream.close()
 
     with nearcall.Server(Echoing(), f"inproc://{key}") as server:
         asyncio.run(in_loop(server.urls[0]))

@@ -233,7 +233,7 @@ def test_interfaces_have_them_in_the_colour_of_their_clients() -> None:
         text = interfaces_text(made, "shelves:Shelf", for_loop=False)
         for line in (
             "def __len__(self) -> int: ...",
-            "def __iter__(self) -> collections.abc.Iterator[str]: ...",
+            "def __iter__(self) -> nearcall.Stream[str]: ...",
             "def __call__(self, by: int, *, plus: int = 0) -> int: ...",
             f"def __enter__(self) -> {made.__name__}: ...",
             f"def __exit__({exit_takes}) -> bool: ...",
@@ -242,7 +242,7 @@ def test_interfaces_have_them_in_the_colour_of_their_clients() -> None:
         text = interfaces_text(made, "shelves:Shelf", for_loop=True)
         for line in (
             "async def __len__(self) -> int: ...",
-            "def __aiter__(self) -> collections.abc.AsyncIterator[str]: ...",
+            "def __aiter__(self) -> nearcall.aio.AsyncStream[str]: ...",
             f"async def __aenter__(self) -> Async{made.__name__}: ...",
             f"async def __aexit__({exit_takes}) -> bool: ...",
         ):

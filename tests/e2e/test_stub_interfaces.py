@@ -117,6 +117,9 @@ def test_threads_call(stub: Any, load: Any, new_url: str) -> None:
         assert shop.log("line") is None
         assert shop.listen(Ear()) == "sold pen"
         assert (shop.basket().weigh(), shop.basket().add(Item("ab"))) == (1.5, 2)
+        with shop.basket().names() as names, shop.sold(10**9) as sold:
+            assert (next(names), next(sold).name) == ("pen", "0")
+        assert list(sold) == []
         assert shop.given(1) == 4
         assert shop.list(["a"]) == ["a"]
         with pytest.raises(OutOfStock, match="pen"):
@@ -259,6 +262,7 @@ def test_both_checkers_know_them(stub: Any, tmp_path: Path) -> None:
 USE = """
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 
 from typing_extensions import assert_type
@@ -271,12 +275,46 @@ import of_url_in_loop
 from tests.e2e.coloured_services import Item
 
 
+class Ear(of_class.Listener):
+    def sold(self, item: Item) -> str:
+        return item.name
+
+    def wishes(self) -> Iterator[str]:  # a handler yields: it has no stream that a client could close
+        yield "pen"
+
+    def bye(self) -> None: ...
+
+
+class EarOfUrl(of_url.Listener):
+    def sold(self, item: of_url.Item) -> str:
+        return item.name
+
+    def wishes(self) -> Iterator[str]:
+        yield "pen"
+
+    def bye(self) -> None: ...
+
+
+class AsyncEar(of_class_in_loop.AsyncListener):
+    async def sold(self, item: Item) -> str:
+        return item.name
+
+    async def wishes(self) -> AsyncIterator[str]:
+        yield "pen"
+
+    async def bye(self) -> None: ...
+
+
 def threads() -> None:
     with nearcall.connect("shm://shop", of_class.Shop) as shop:
         assert_type(shop.find("a", limit=3), list[Item])
         assert_type([item for item in shop.sold(1)], list[Item])
-        with closing(shop.sold(1)) as sold:
+        with closing(shop.sold(1)) as sold, shop.each([1]) as each:
             assert_type(next(sold), Item)
+            assert_type(next(each), int)
+        with shop.basket().names() as names:
+            assert_type(next(names), str)
+        shop.listen(Ear())
         assert_type(shop.total([1], by=2), int)
         assert_type(shop.basket().weigh(), float)
         assert_type(shop.list(["a"]), list[str])
@@ -284,6 +322,9 @@ def threads() -> None:
         shop.price(item=Item("a"))  # error
     with nearcall.connect("shm://shop", of_url.Shop) as shop2:
         assert_type(shop2.find("a"), list[of_url.Item])
+        with shop2.each([1]) as each, shop2.basket().names() as names:
+            assert_type((next(each), next(names)), tuple[int, str])
+        shop2.listen(EarOfUrl())
         shop2.find(1)  # error
 
 
@@ -291,8 +332,12 @@ async def loops() -> None:
     async with nearcall.aio.connect("shm://shop", of_class_in_loop.AsyncShop) as shop:
         assert_type(await shop.find("a", limit=3), list[Item])
         assert_type([item async for item in shop.sold(1)], list[Item])
-        async with aclosing(shop.sold(1)) as sold:
+        async with aclosing(shop.sold(1)) as sold, shop.each([1]) as each:
             assert_type(await anext(sold), Item)
+            assert_type(await anext(each), int)
+        async with (await shop.basket()).names() as names:
+            assert_type(await anext(names), str)
+        await shop.listen(AsyncEar())
         assert_type(await shop.total([1], by=2), int)
         assert_type(await (await shop.basket()).weigh(), float)
         await shop.total(["1"])  # error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
@@ -80,6 +80,36 @@ def dynamic() -> None:
     with nearcall.connect("shm://calc", timeout=1.0, spin=0) as anything:
         assert_type(anything, Any)
         assert_type(anything.whatever(1), Any)
+
+
+def streams() -> None:
+    with nearcall.connect("shm://calc", CalculatorForThreads) as calc:
+        with calc.countdown(3) as items:
+            assert_type(items, nearcall.Stream[int])
+            assert_type(next(items), int)
+        with closing(calc.countdown(3)) as closed:
+            assert_type(list(closed), list[int])
+        all_items: Iterator[int] = calc.countdown(3)
+        del all_items
+        stream = calc.countdown(3)
+        assert_type(sum(stream), int)
+        stream.close()
+
+
+async def streams_in_loops() -> None:
+    async with nearcall.aio.connect("shm://calc", AsyncCalculator) as calc:
+        async with calc.countdown(3) as items:
+            assert_type(items, nearcall.aio.AsyncStream[int])
+            async for item in items:
+                assert_type(item, int)
+        async with aclosing(calc.countdown(3)) as closed:
+            assert_type([item async for item in closed], list[int])
+        all_items: AsyncIterator[int] = calc.countdown(3)
+        assert_type(await calc.total(all_items), int)
+        assert_type(await calc.total(calc.countdown(3)), int)
+        assert_type(await anext(calc.countdown(3)), int)
+        stream = calc.countdown(3)
+        await stream.aclose()
 
 
 def options() -> None:

@@ -86,6 +86,29 @@ def references() -> None:
         del number
 
 
+def streams() -> None:
+    with nearcall.connect("shm://calc", CalculatorForThreads) as calc:
+        text: nearcall.Stream[str] = calc.countdown(3)  # error
+        with calc.countdown(3) as items:
+            items[0]  # error
+        with calc.count(3):  # error
+            pass
+        calc.countdown(3).send(1)  # error
+        del text
+
+
+async def streams_in_loops() -> None:
+    with nearcall.connect("shm://calc", CalculatorForThreads) as in_threads:
+        async with in_threads.countdown(3):  # error
+            pass
+    async with nearcall.aio.connect("shm://calc", AsyncCalculator) as calc:
+        with calc.countdown(3):  # error
+            pass
+        for item in calc.countdown(3):  # error
+            del item
+        calc.countdown(3).close()  # error
+
+
 async def event_loops() -> None:
     async with nearcall.aio.connect("shm://calc", AsyncCalculator) as calc:
         await calc.add("1")  # error

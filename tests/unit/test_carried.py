@@ -344,6 +344,49 @@ def test_what_a_class_raises_over_its_fields_is_told(codec: str, text: str) -> N
         assert caught.value.message.endswith(f".checked[1]: {why}")
 
 
+@nearcall.service(name="Giving", types=[nearcall.CarriedType(Strict, to=str, give=_give_strict, make=_make_strict)])
+class GivingChecked:
+    def checked(self, which: str) -> Checked: ...
+    def strict(self, which: str) -> Strict: ...
+    def take(self, strict: Strict) -> None: ...
+
+
+@dataclass
+class Unchecked:
+    which: str
+
+
+@nearcall.service(name="Giving", types=[nearcall.CarriedType(Strict, to=str, give=lambda strict: strict.when)])
+class Giving:
+    """The same without checks."""
+
+    def checked(self, which: str) -> Unchecked:
+        return Unchecked(which)
+
+    def strict(self, which: str) -> Strict:
+        return Strict(PROBLEMS[which], which)
+
+    def take(self, strict: Strict) -> None: ...
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json", "protobuf", "protobuf as json"])
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_what_a_class_raises_is_the_cause_in_every_codec(codec: str, text: str) -> None:
+    own, problem = "protobuf" not in codec, PROBLEMS[text]
+    url = "inproc://giving" if own else "http://127.0.0.1:0"
+    with nearcall.Server(Giving(), url, codecs=["json"] if own else []) as server:
+        chosen: Any = "json" if codec.endswith("json") else codec
+        with nearcall.connect(server.urls[0], GivingChecked, codec=chosen) as client:
+            for call in (
+                lambda: client.checked(text),
+                lambda: client.strict(text),
+                lambda: client.take(Strict(problem, "give")),
+            ):
+                with pytest.raises(nearcall.RpcError) as caught:
+                    cast(Any, call)()
+                assert caught.value.__cause__ is problem
+
+
 def test_both_sides_declare_them_alike() -> None:
     class Other:
         pass

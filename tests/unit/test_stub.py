@@ -235,6 +235,32 @@ def test_values_go_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert codec.decode(message.SerializeToString(), 1000) == item
 
 
+def test_streams_are_a_clients_if_only_clients_have_the_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file.proto"
+    file.write_text(EVERYTHING, encoding="utf-8")
+    for flags, item in (
+        ([], "collections.abc.Iterator[Item]"),
+        (["--async"], "collections.abc.AsyncIterator[Item]"),
+        (["--client"], "nearcall.Stream[Item]"),
+        (["--async", "--client"], "nearcall.aio.AsyncStream[Item]"),
+    ):
+        assert cli.main(["stub", *flags, str(file)]) == 0
+        text = capsys.readouterr().out
+        assert (
+            text.splitlines()[0]
+            == f'"""Made by ``{" ".join(["nearcall stub", *flags])}`` of file.proto; do not edit."""'
+        )
+        assert f"def list(self, request: ItemPart) -> {item}: ..." in text
+        assert (
+            f"def chat(self, requests: collections.abc.{'Async' * ('--async' in flags)}Iterator[Item]) -> {item}"
+            in text
+        )
+        module = imported(text, tmp_path)
+        assert plan_of(module.AsyncShop if "--async" in flags else module.Shop).methods[2].kind == "server_stream"
+
+
 def test_a_oneof_has_one_member_at_most(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module = stub(EVERYTHING, tmp_path, capsys)
     with pytest.raises(ValueError, match="Item: more than one of price is set"):

@@ -143,7 +143,8 @@ class Channel(Caller, ChannelBase, ForLoops):
             if options["wait_for_ready"]:
                 # Without it there is one attempt, which ends by itself.
                 patient_until = until = min(until, loop.time() + options["handshake_timeout"])
-            await self._connect(connection, patient_until, None if until == inf else until)
+            with self._waiting():
+                await self._connect(connection, patient_until, None if until == inf else until)
             description = connection.description
             if len(description) > _LONG:
                 await loop.run_in_executor(None, self._agreements.foresee, description)

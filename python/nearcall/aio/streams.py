@@ -102,9 +102,6 @@ class AsyncReplies:
 
     if not TYPE_CHECKING:  # a type checker refuses them by itself
 
-        def __iter__(self) -> Any:
-            raise TypeError("this stream is for an event loop: write 'async for item in ...'")
-
         def __await__(self) -> Any:
             raise TypeError("a stream is not awaited: write 'async for item in ...'")
 
@@ -160,8 +157,8 @@ class AsyncReplies:
     ) -> None:
         await self.aclose()
 
-    if not TYPE_CHECKING:  # a type checker refuses it by itself
-        __enter__ = __exit__ = stream_in_thread
+    if not TYPE_CHECKING:  # a type checker refuses them by itself
+        __enter__ = __exit__ = __iter__ = stream_in_thread
 
 
 def _give_up(stream: _core.Stream, sender: asyncio.Task[None] | None) -> None:

@@ -424,8 +424,8 @@ class InterceptedReplies:
     ) -> None:
         await self.aclose()
 
-    if not TYPE_CHECKING:  # a type checker refuses it by itself
-        __enter__ = __exit__ = stream_in_thread
+    if not TYPE_CHECKING:  # a type checker refuses them by itself
+        __enter__ = __exit__ = __iter__ = stream_in_thread
 
 
 class _Added(metadata):

@@ -1,6 +1,6 @@
 """The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
-server, profile a program's calls, compare two versions of a class, convert to and from .proto, make certificates,
-handle plugins, route messages, and complete what is typed.
+server, profile a program's calls, compare two versions of a class, convert to and from .proto, describe a service
+as OpenAPI, make certificates, handle plugins, route messages, and complete what is typed.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 
@@ -121,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
         completion,
         dev_certs,
         listing,
+        openapi,
         ping,
         plugin,
         profile,
@@ -141,7 +142,22 @@ def parser() -> argparse.ArgumentParser:
     command_line.add_argument("--version", action="version", version=f"nearcall {_version()}")
     command_line.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = command_line.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (serve, listing, call, ping, top, profile, check, proto, stub, dev_certs, plugin, route, completion):
+    for module in (
+        serve,
+        listing,
+        call,
+        ping,
+        top,
+        profile,
+        check,
+        proto,
+        stub,
+        openapi,
+        dev_certs,
+        plugin,
+        route,
+        completion,
+    ):
         module.add_to(commands)
     for command in commands.choices.values():
         # --debug may also follow the command. It has no default there, which would override the flag before the

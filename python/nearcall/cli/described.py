@@ -15,6 +15,7 @@ import msgspec
 from ..codec.protocol import BYTEARRAY, BYTES, MEMORYVIEW, NOTHING
 from ..service.description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from ..service.plan import BIDI_STREAM, KINDS, ONEWAY, SERVER_STREAM, UNARY
+from ..service.references import passed_in
 from ..types.functions import is_function_name
 from ..types.guards import is_dict, is_list
 from ..types.standard import MODULES
@@ -80,6 +81,9 @@ class _Writer:
         self.modules: set[str] = set()
         self._for_loop = for_loop
         self._services = {each.name: each for each in [*description.passed, *description.services]}
+        names = [each.name for each in description.services]
+        self._implemented = set(passed_in(description, names).implemented)
+        """The services whose objects a client gives: its handlers yield, and have no stream that can be closed."""
         self._interfaces: dict[str, str] = {}
         self._waiting: list[ServiceInfo] = []
         self._tables: list[_Types] = []
@@ -150,7 +154,9 @@ class _Writer:
                 raise CannotBeWritten(f"{where} has the name '{name}', which Python needs")
         marks = ["oneway"] * (method.kind == ONEWAY) + ["idempotent"] * method.idempotent
         stream = "" if method.stream is None else method.stream.name
-        streams_out = "Iterator" if method.kind in (SERVER_STREAM, BIDI_STREAM) else ""
+        streams_out = ""
+        if method.kind in (SERVER_STREAM, BIDI_STREAM):
+            streams_out = "Iterator" if service.name in self._implemented else "Stream"
         return Method(method.name, parameters, stream, self._value(method.returns), streams_out, marks, method.doc)
 
     def _value(self, value: ValueInfo | ParameterInfo | StreamInfo) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterable
 from typing import get_origin
 
+from ..service.references import passed_with
 from ..service.service import declared_above, declared_methods, plan_of
 from ..service.signature import ReadMethod
 from ..types.declared import declared, is_function, name_of
@@ -31,13 +32,15 @@ def interfaces_text(cls: type, source: str, *, for_loop: bool) -> str:
             methods for clients of the other kind.
         TypeError: the class cannot be served.
     """
-    writer = _Writer(for_loop)
+    writer = _Writer(for_loop, passed_with(plan_of(cls)).implemented)
     writer.name_of(declared_above(cls)[-1])
     return module_text(source, writer.annotations.modules, [], writer.write(), for_loop=for_loop)
 
 
 class _Writer:
-    def __init__(self, for_loop: bool) -> None:
+    def __init__(self, for_loop: bool, implemented: Iterable[type]) -> None:
+        self._implemented = {each for cls in implemented for each in declared_above(cls)}
+        """The services whose objects a client gives: its handlers yield, and have no stream that can be closed."""
         self.annotations = Annotations(self.name_of, for_loop=for_loop)
         self._for_loop = for_loop
         self._names: dict[type, str] = {}
@@ -103,6 +106,7 @@ class _Writer:
         streams_out = ""
         if returned is not None:
             streams_out = "Generator" if get_origin(unwrap(read.returns)) in _GENERATORS else "Iterator"
+            streams_out = streams_out if cls in self._implemented else "Stream"
         return Method(read.name, parameters, stream, returns, streams_out, marks, read.doc)
 
     def _check_fields(self, cls: type, read: ReadMethod) -> None:

@@ -51,7 +51,7 @@ class Method(NamedTuple):
     returns: str
     """The annotation of the result, or of an item of the stream."""
     streams_out: str
-    """``"Iterator"``, or ``"Generator"`` if callers may close the stream; nothing if the result is no stream."""
+    """``"Stream"``; where clients implement it ``"Iterator"`` or ``"Generator"``. Nothing if there is no stream."""
     marks: Sequence[str]
     """``"oneway"`` and the like."""
     doc: str | None
@@ -181,14 +181,21 @@ def _method(method: Method, for_loop: bool) -> Iterator[str]:
             parts.append("/")
     returns = method.returns
     if method.streams_out:
-        sent = {"Iterator": "", "Generator": ", None" if for_loop else ", None, None"}[method.streams_out]
-        returns = f"collections.abc.{'Async' if for_loop else ''}{method.streams_out}[{returns}{sent}]"
+        returns = _stream(method.streams_out, returns, for_loop)
     defined = "async def" if for_loop and not method.streams_out else "def"
     doc = list(_docstring(method.doc, _INDENT * 2))
     name = IN_LOOPS.get(method.name, method.name) if for_loop else method.name
     yield f"{_INDENT}{defined} {name}({', '.join(parts)}) -> {returns}:{'' if doc else ' ...'}"
     if doc:
         yield from (*doc, f"{_INDENT * 2}...")
+
+
+def _stream(kind: str, item: str, for_loop: bool) -> str:
+    """The annotation of a stream from the server."""
+    if kind == "Stream":
+        return f"nearcall.{'aio.AsyncStream' if for_loop else 'Stream'}[{item}]"
+    sent = "" if kind == "Iterator" else ", None" if for_loop else ", None, None"
+    return f"collections.abc.{'Async' if for_loop else ''}{kind}[{item}{sent}]"
 
 
 def _docstring(doc: str | None, indent: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ import msgspec
 import nearcall
 
 from ..codec.protobuf.module import CannotBeWritten, module_text
+from ..codec.protobuf.service import ServiceMessages
 from ..errors import FailedPrecondition
 from ..reflection.asking import Described, ask
 from ..service.describing import describe
@@ -94,6 +95,13 @@ class Reflected:
                     yield service, getattr(module, name)
                 else:
                     self.problems.append(f"{shown(service)} left out: it has no methods")
+
+    def messages(self) -> Iterator[tuple[str, ServiceMessages]]:
+        """The services and their messages."""
+        for name, interface in self._interfaces.items():
+            plan = plan_of(interface)
+            types = [method.types for method in plan.methods if method.types is not None]
+            yield name, ServiceMessages(plan.name, types, plan.doc)
 
     def arguments(
         self, given: dict[str, Any] | list[Any], service: ServiceInfo, method: MethodInfo

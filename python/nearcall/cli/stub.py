@@ -38,6 +38,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("sources", metavar="MODULE:CLASS", nargs="+", help="the service; also FILE.proto ... or a URL")
     parser.add_argument("--async", dest="for_loop", action="store_true", help="for nearcall.aio, not for threads")
     parser.add_argument(
+        "--client", action="store_true", help="of .proto files: for clients alone, whose streams can be closed"
+    )
+    parser.add_argument(
         "--check",
         metavar="FILE",
         help="print no module, but how this one differs from it: in what it says, not in its layout",
@@ -111,7 +114,7 @@ def _of_files(options: argparse.Namespace) -> str:
         if done.returncode:
             raise UsageError(f"protoc refuses: {done.stderr.strip()}")
         sources = read_sources(out.read_bytes())
-    return module_text(sources, _names(files, folders), for_loop=options.for_loop)
+    return module_text(sources, _names(files, folders), for_loop=options.for_loop, for_clients=options.client)
 
 
 def _of_server_of_grpc(options: argparse.Namespace) -> str:
@@ -126,7 +129,7 @@ def _of_server_of_grpc(options: argparse.Namespace) -> str:
     wanted = {file for service, file in described.services.items() if service != "grpc.health.v1.Health"}
     if not wanted:
         raise UsageError(f"{options.url}: the server has no services")
-    return module_text(described.files, wanted, for_loop=options.for_loop)
+    return module_text(described.files, wanted, for_loop=options.for_loop, for_clients=True)
 
 
 def _names(files: Sequence[str], folders: Sequence[str]) -> list[str]:

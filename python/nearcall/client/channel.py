@@ -5,14 +5,17 @@ one client.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
 from ..call.proxy import Around
-from ..errors import Cancelled, FailedPrecondition, InvalidArgument
+from ..call.variables import current_deadline
+from ..errors import Cancelled, DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable
 from ..options.checked import check_url
 from ..options.schemes import speaks_grpc
 from ..service.encoded import EncodedMethod, encoded_class
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "ChannelBase", "Explain", "check_service", "connect"]
 
 T = TypeVar("T")
+_NEARLY_ALL = 0.9
+"""The part of the time for connecting that is over when an attempt is the last one."""
 Explain: TypeAlias = "Callable[[str, bool], str | None]"
 """Takes the reason why there is no server, and whether that is because the channel was closed. Returns what users read
 in its place, in :class:`~nearcall.Unavailable`; ``None``: the reason itself.
@@ -77,6 +82,25 @@ class ChannelBase(Connected):
             by_item=self._by_item,
             **self._settings.of_connection,
         )
+
+    @contextmanager
+    def _waiting(self) -> Generator[None, None, None]:
+        """A block that connects for the first time: if it has waited for a server in vain, the error names the option
+        that bounds the wait.
+        """
+        began, options = monotonic(), self._settings.of_connection
+        try:
+            yield
+        except (Unavailable, DeadlineExceeded) as error:
+            most: float = options["handshake_timeout"]
+            deadline = current_deadline.get()
+            in_vain = monotonic() - began > most * _NEARLY_ALL and (deadline is None or deadline > began + most)
+            if not (options["wait_for_ready"] and in_vain):
+                raise
+            raise type(error)(
+                f"{error.message}; wait_for_ready waits no longer than handshake_timeout={most:g} s for a server to "
+                "connect to: start it within that time, or give a longer one"
+            ) from None
 
     def _why_closed(self) -> str | None:
         """What calls under way are told when this is closed, if that is because the server has ended."""
@@ -252,7 +276,8 @@ class Channel(ChannelBase, ForThreads):
         look_for_greenlets()
         self._connection = self._make_connection()
         try:
-            self._connection.connect()
+            with self._waiting():
+                self._connection.connect()
         except BaseException:
             self._connection.close()
             raise

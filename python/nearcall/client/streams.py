@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..call.wrong_with import wrong_with
 from ..service.plan import MethodPlan
 
 __all__ = ["BidiStream", "call_bidi_stream", "call_client_stream", "call_server_stream"]
@@ -132,9 +131,11 @@ class BidiStream:
         self.close()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-        __aenter__ = __aexit__ = wrong_with(
-            "this stream is for threads: write 'with' and 'for', or take a client of nearcall.aio"
-        )
+
+        def __aenter__(self) -> Any:
+            return self._stream.__aenter__()  # says the same
+
+        __aexit__ = __aenter__
 
 
 _senders: weakref.WeakKeyDictionary[threading.Thread, _core.Stream] = weakref.WeakKeyDictionary()

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
+from .streams import AsyncStream, Stream
+
 __all__ = [
     "UNION_ORIGINS",
     "StreamHint",
@@ -30,11 +32,13 @@ _ASYNC_STREAMS: tuple[Any, ...] = (
     collections.abc.AsyncIterator,
     collections.abc.AsyncIterable,
     collections.abc.AsyncGenerator,
+    AsyncStream,
 )
 _STREAMS: tuple[Any, ...] = (
     collections.abc.Iterator,
     collections.abc.Iterable,
     collections.abc.Generator,
+    Stream,
     *_ASYNC_STREAMS,
 )
 _AWAITABLES: tuple[Any, ...] = (collections.abc.Awaitable, collections.abc.Coroutine)

@@ -48,6 +48,9 @@ struct State {
 /// How long a sender goes on before it looks again whether its call has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
+/// What a stream for threads says to an event loop's statements.
+const FOR_THREADS: &str = "this stream is for threads: write 'with' and 'for', or take a client of nearcall.aio";
+
 impl Stream {
     pub(crate) fn new(
         core: Arc<Core>,
@@ -404,6 +407,17 @@ impl Stream {
     #[pyo3(signature = (*_error))]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.cancel(py)
+    }
+
+    /// Says what to write in place of an `async with`.
+    fn __aenter__(&self) -> PyResult<Py<PyAny>> {
+        Err(PyTypeError::new_err(FOR_THREADS))
+    }
+
+    /// Python looks for both before it calls the first.
+    #[pyo3(signature = (*_error))]
+    fn __aexit__(&self, _error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        Err(PyTypeError::new_err(FOR_THREADS))
     }
 
     /// Gives the call up. Harmless when it has ended.

@@ -477,7 +477,7 @@ def _limited(element: Element, shape: Any, cls: type) -> Element:
     names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
     limits = {name: limit for name in names if (limit := getattr(shape, name, None)) is not None}
     if limits:
-        element.check = hooks.bounded(cls, limits)
+        element.check, element.limits = hooks.bounded(cls, limits), limits
     return element
 
 
@@ -502,7 +502,9 @@ def _literal(shape: Any) -> Element:
         raise UnsupportedTypeError("a Literal of texts and of numbers is two types in Protobuf: take one of them")
     values = tuple(sorted(shape.values))
     shown = ", ".join(map(repr, values))
-    return Element(kind, f"Literal[{shown}]", kind, (cls,), check=hooks.allowed(values), note=f"one of {shown}")
+    return Element(
+        kind, f"Literal[{shown}]", kind, (cls,), check=hooks.allowed(values), note=f"one of {shown}", values=values
+    )
 
 
 def is_open(cls: type[enum.Enum]) -> bool:

@@ -70,6 +70,10 @@ class Element(msgspec.Struct, eq=False):
     """The class of an enum that makes members for other numbers, too."""
     note: str | None = None
     """A comment for readers of the ``.proto``."""
+    limits: dict[str, Any] = {}
+    """Limits of its values, as :class:`msgspec.Meta` calls them; ``check`` sees to them."""
+    values: tuple[Any, ...] = ()
+    """The only values that there are, if it is a ``Literal``."""
 
     @property
     def is_message(self) -> bool:

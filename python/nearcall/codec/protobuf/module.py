@@ -66,9 +66,10 @@ class _Type(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, files: Sequence[FileSource], asked: Iterable[str], for_loop: bool) -> None:
+    def __init__(self, files: Sequence[FileSource], asked: Iterable[str], for_loop: bool, for_clients: bool) -> None:
         self._asked = set(asked)
         self._for_loop = for_loop
+        self._for_clients = for_clients
         self._files = files
         self._places: dict[str, dict[tuple[int, ...], Place]] = {}
         self._types: dict[str, _Type] = {}
@@ -141,7 +142,7 @@ class _Writer:
                 waiting += [other for other in self._used if other not in bodies]
         names = [self._types[full].name for full in bodies]
         names = sorted(names + [self._interface(service.name) for _, _, service in services])
-        command = "nearcall stub --async" if self._for_loop else "nearcall stub"
+        command = "nearcall stub" + " --async" * self._for_loop + " --client" * self._for_clients
         yield f'"""Made by ``{command}`` of {", ".join(sorted(self._asked))}; do not edit."""'
         yield ""
         yield "from __future__ import annotations"
@@ -388,8 +389,7 @@ class _Writer:
             if full in _KNOWN:
                 raise self._refusal(file, path, f"{full[1:]} cannot be a request or a response: put it into a message")
             cls = self._use(full)
-            kind = "AsyncIterator" if self._for_loop else "Iterator"
-            types.append(f"collections.abc.{kind}[{cls}]" if streams else cls)
+            types.append(self._stream(cls, is_result=bool(types)) if streams else cls)
         level = method.options.idempotency_level if method.options is not None else 0
         if level:
             yield f"    @nearcall.{('no_side_effects', 'idempotent')[level - 1]}"
@@ -400,6 +400,11 @@ class _Writer:
         if doc:
             yield from doc
             yield "        ..."
+
+    def _stream(self, cls: str, *, is_result: bool) -> str:
+        if is_result and self._for_clients:
+            return f"nearcall.{'aio.AsyncStream' if self._for_loop else 'Stream'}[{cls}]"
+        return f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{cls}]"
 
 
 def _oneof(source: MessageSource, field: FieldSource) -> str | None:
@@ -412,17 +417,21 @@ def _members(source: EnumSource) -> dict[str, str]:
     return members(source.name, [value.name for value in source.value])
 
 
-def module_text(files: Sequence[FileSource], asked: Iterable[str], *, for_loop: bool = False) -> str:
+def module_text(
+    files: Sequence[FileSource], asked: Iterable[str], *, for_loop: bool = False, for_clients: bool = False
+) -> str:
     """The text of a module for some files, and for the types that they need from imported files.
 
     Args:
         files: These files and all that they import, each after the files that it imports.
         asked: The names of the files whose services and messages are all wanted.
         for_loop: Whether the interfaces are for event loops, or for threads.
+        for_clients: Whether only clients have the interfaces: then streams to them can be closed. No handler that
+            yields fits that, so a class that implements an interface has iterators.
 
     Raises:
         CannotBeWritten: something has no counterpart; the message is one line, which begins with file and line number.
             Or protoc would have refused the files.
     """
     check_sources(files)
-    return "\n".join(_Writer(files, asked, for_loop).write()) + "\n"
+    return "\n".join(_Writer(files, asked, for_loop, for_clients).write()) + "\n"

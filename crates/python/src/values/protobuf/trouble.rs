@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 pub(super) struct Trouble {
     pub(super) why: Why,
     path: Vec<Step>,
+    /// What a type raised over the value, with the user's own exception behind it, if it came from there.
+    cause: Option<PyErr>,
 }
 
 pub(super) enum Why {
@@ -46,7 +48,7 @@ impl Trouble {
 
     #[cold]
     pub(super) fn new(why: Why) -> Box<Self> {
-        Box::new(Self { why, path: Vec::new() })
+        Box::new(Self { why, path: Vec::new(), cause: None })
     }
 
     #[cold]
@@ -103,7 +105,11 @@ impl Trouble {
             }
         }
         match error.call1(py, (message, path)) {
-            Ok(exception) => PyErr::from_value(exception.into_bound(py)),
+            Ok(exception) => {
+                let exception = PyErr::from_value(exception.into_bound(py));
+                exception.set_cause(py, self.cause);
+                exception
+            }
             Err(failed) => failed,
         }
     }
@@ -121,7 +127,9 @@ impl From<Malformed> for Box<Trouble> {
 pub(super) fn refused(py: Python<'_>, error: PyErr) -> Box<Trouble> {
     if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py) {
         let text = error.value(py).to_string();
-        return Trouble::misfit(text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let mut trouble = Trouble::misfit(text.split_whitespace().collect::<Vec<_>>().join(" "));
+        trouble.cause = Some(error);
+        return trouble;
     }
     Trouble::new(Why::Raised(error))
 }
