@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -10,11 +11,44 @@ import pytest
 
 import nearcall
 
+from .services import PATIENCE
+
 user: ContextVar[str] = ContextVar("user", default="nobody")
 
 
 @nearcall.service
+class Key:
+    def fits(self) -> bool: ...
+
+
+class OwnKey(Key):
+    def __init__(self, ended: threading.Event) -> None:
+        self._ended = ended
+
+    def fits(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        user.set("who had the key")
+        self._ended.set()
+
+
+class Broken(Exception):
+    pass
+
+
+@nearcall.service
 class Doors:
+    def __init__(self) -> None:
+        self.key_is_back = threading.Event()
+
+    def key(self) -> Key:
+        return OwnKey(self.key_is_back)
+
+    def break_in(self) -> None:
+        user.set("eve")
+        raise Broken
+
     def enter(self, name: str) -> str:
         before = user.get()
         user.set(name)
@@ -91,3 +125,39 @@ def test_the_same_in_the_loop(new_url: str) -> None:
         assert [doors.enter_in_loop("ada") for _ in range(3)] == ["nobody"] * 3
         assert list(doors.names_in_loop("bob")) == ["nobody", "bob", "bob"]
         assert doors.whoami_in_loop() == "nobody"
+
+
+def test_neither_do_functions_around_calls(new_url: str) -> None:
+    """For clients that come and go, for errors, and at the end of objects: they run where calls do."""
+    gone = threading.Event()
+    seen: list[str] = []
+
+    def come(connection: nearcall.ServerConnection) -> None:
+        user.set("who came last")
+
+    def go(connection: nearcall.ServerConnection) -> None:
+        user.set("who went last")
+        gone.set()
+
+    def explain(error: Broken) -> Exception:
+        seen.append(user.get())
+        user.set("who failed last")
+        return nearcall.Aborted("broken")
+
+    hall = Doors()
+    options: dict[str, Any] = {"error_handlers": {Broken: explain}, "max_concurrency": 1}
+    with nearcall.Server(hall, new_url, on_connect=come, on_disconnect=go, **options) as server:
+        with nearcall.connect(server.urls[0], Doors) as doors:
+            assert doors.whoami() == "nobody"
+            with pytest.raises(nearcall.Aborted, match="broken"):
+                doors.break_in()
+            assert doors.whoami() == "nobody"
+            key = doors.key()
+            assert key.fits()
+            del key
+            assert hall.key_is_back.wait(PATIENCE)
+            assert doors.whoami() == "nobody"
+        assert gone.wait(PATIENCE)
+        with nearcall.connect(server.urls[0], Doors) as doors:
+            assert doors.whoami() == "nobody"
+    assert seen == ["eve"]  # an error handler belongs to the call

@@ -392,14 +392,25 @@ impl Server {
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {
-                self.of.core.contain(|| self.sessions.run_hook(py, *event));
+                self.apart(py, || self.sessions.run_hook(py, *event));
                 worker.finish(None);
             }
             Work::Release(release) => {
-                self.of.core.contain(|| self.release(py, *release));
+                self.apart(py, || self.release(py, *release));
                 worker.finish(None);
             }
         }
+    }
+
+    /// Does one piece of work in a context of its own. The thread serves other clients next: what a handler, an interceptor
+    /// or a hook puts into a context variable, such as whom it has recognized, must not be found there. Coroutine handlers
+    /// have a context each as well.
+    #[inline]
+    fn apart(&self, py: Python<'_>, work: impl FnOnce()) {
+        self.of.core.contain(|| {
+            let _context = Entered::copy(py).expect("there is memory for a context");
+            work();
+        });
     }
 
     /// Tells the owner of an object that no client holds it any more. An exception goes to the interpreter's own hook.
@@ -439,7 +450,7 @@ impl Server {
         let turn = request.oneway_turn();
         let mut next = Some(request);
         while let Some(request) = next {
-            self.of.core.contain(|| self.handle(py, request));
+            self.apart(py, || self.handle(py, request));
             next = worker.finish(turn.as_ref());
         }
     }
@@ -471,9 +482,6 @@ impl Server {
     /// Runs a handler and sends what it returns.
     fn run(&self, py: Python<'_>, served: &Served, given: Option<&Given>, request: &mut Request) -> PyResult<Ran> {
         let method = served.method.get();
-        // The thread serves other clients next: what a handler or an interceptor puts into a context variable, such as whom
-        // it has recognized, must not be found there. Coroutine handlers have a context each as well.
-        let _context = Entered::copy(py)?;
         let _inherited = Inherited::enter(py, request.deadline)?;
         let result = self.call_handler(py, served, given, request)?;
         let _current = Current::enter(request, method);
