@@ -32,7 +32,7 @@ use crate::serving::context::{Call, Current, OK, is_observed, tell_end};
 use crate::serving::handler_turn::HandlerTurn;
 use crate::serving::health::HealthMethod;
 use crate::serving::introspection::IntrospectionMethod;
-use crate::serving::loop_server::{InLoop, Next as NextForLoop};
+use crate::serving::loop_server::InLoop;
 use crate::serving::notices::Notices;
 use crate::serving::request_stream::RequestStream;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
@@ -345,11 +345,11 @@ impl Server {
     /// request, what the loop is to watch until it asks again. `may_spin`: the loop has nothing else under way.
     fn next_for_loop<'py>(&self, py: Python<'py>, runner: Py<PyAny>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.in_loop.next(py, may_spin) {
-            NextForLoop::Request(request) => {
+            Ok(request) => {
                 let turn = HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin);
                 Ok(Bound::new(py, turn)?.into_any())
             }
-            NextForLoop::Watch(watch) => Ok(Bound::new(py, watch)?.into_any()),
+            Err(watch) => Ok(Bound::new(py, watch)?.into_any()),
         }
     }
 }
