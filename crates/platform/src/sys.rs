@@ -196,3 +196,19 @@ pub fn timespec(duration: Duration) -> Timespec {
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
+
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// The system has none.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // So few come at once or not at all.
+    loop {
+        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+            Ok(got) if got == N => return Ok(bytes),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io::Error::other(format!("the system gives no random numbers: {error}"))),
+        }
+    }
+}

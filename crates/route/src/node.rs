@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
+use nearcall_platform::sys::random;
 use nearcall_transport::Taking;
 use smallvec::SmallVec;
 
@@ -129,11 +130,8 @@ impl Node {
         let calls = Arc::<Calls>::default();
         let inbox = Inbox::new(Arc::clone(&calls));
         let rmr = RmrSide::new(name, rmr, Arc::clone(&inbox), Arc::clone(&start));
-        let mut salt = [0; 8];
         // Without random numbers of the system, the time tells this node's numbers from others'.
-        if rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty()) != Ok(salt.len()) {
-            salt = nearcall_core::monotonic_seconds().to_bits().to_ne_bytes();
-        }
+        let salt = random().unwrap_or_else(|_| nearcall_core::monotonic_seconds().to_bits().to_ne_bytes());
         Ok(Arc::new(Self {
             when_full,
             queue,

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
+use nearcall_platform::sys::random;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 
 use crate::sync::{AtomicUsize, Ordering};
@@ -335,14 +336,8 @@ impl Export {
 
 /// A number that nobody can guess.
 fn random_id() -> Result<NonZeroU64, Failure> {
-    let failed = |error| Failure::new(Failure::INTERNAL, format!("the system gives no random numbers: {error}"));
     loop {
-        let mut bytes = [0; 8];
-        // So few bytes come at once or not at all.
-        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(failed(error)),
-        }
+        let bytes = random().map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))?;
         if let Some(id) = NonZeroU64::new(u64::from_le_bytes(bytes)) {
             return Ok(id);
         }

@@ -5,6 +5,7 @@ mod headers;
 pub(crate) mod input;
 pub(crate) mod output;
 mod partial;
+mod parting;
 mod receive;
 mod request;
 mod send;
@@ -29,7 +30,7 @@ use crate::settings::{self, DEFAULT_WINDOW, PeerSettings};
 use input::Input;
 use output::Output;
 use partial::{Arriving, Block};
-pub use send::{farewell, refusal};
+pub use parting::{farewell, refusal};
 use stream::Stream;
 
 /// The result of a read.

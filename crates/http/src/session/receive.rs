@@ -3,7 +3,7 @@
 use crate::code::{Broken, Code};
 use crate::frame::{self, FrameHead, HEAD, HIGHEST, LONGEST, PREFACE, flag, kind, number, wrong_size};
 
-use super::send::LONGEST_WORDS;
+use super::parting::LONGEST_WORDS;
 use super::stream::Stream;
 use super::{Notice, Ready, Session, StreamId};
 

@@ -9,9 +9,10 @@
 use nearcall_core::lock::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{PyTraverseError, PyVisit, ffi, intern};
+use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::gil::callback::Callback;
+use crate::gil::entered::Entered;
 
 /// A task takes any object with `_asyncio_future_blocking` for a future, and uses only the methods that are here.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -51,17 +52,8 @@ impl ReplyFuture {
     pub(crate) fn run(this: &Bound<'_, Self>) -> PyResult<()> {
         let py = this.py();
         let Some((step, context)) = this.get().take() else { return Ok(()) };
-        // SAFETY: attached; a task's context.
-        if unsafe { ffi::PyContext_Enter(context.as_ptr()) } != 0 {
-            return Err(PyErr::fetch(py));
-        }
-        let ran = step.bind(py).run([this.as_any()]);
-        // If the task raised, the exception is in `ran`.
-        // SAFETY: attached; it was entered just now, and the task has left what it entered itself.
-        if unsafe { ffi::PyContext_Exit(context.as_ptr()) } != 0 {
-            return Err(PyErr::fetch(py));
-        }
-        ran.map(drop)
+        let _entered = Entered::enter(context.into_bound(py))?;
+        step.bind(py).run([this.as_any()]).map(drop)
     }
 
     /// Lets the loop run the task in its next round. For callers that may run inside another task.

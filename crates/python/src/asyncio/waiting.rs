@@ -179,12 +179,9 @@ impl Waiting {
         if let Some(owner) = self.owner.try_lock()
             && let Owner::Loop(schedule) = &*owner
         {
-            visit.call(&schedule.running)?;
-            visit.call(&schedule.call_soon)?;
-            visit.call(&schedule.on_idle)?;
-            visit.call(&schedule.connect_again)?;
-            visit.call(&schedule.send_again)?;
-            visit.call(&schedule.follow)?;
+            let Schedule { running, call_soon, on_idle, connect_again, send_again, follow } = &**schedule;
+            let all = [running, call_soon, on_idle, connect_again, send_again, follow];
+            return all.into_iter().try_for_each(|held| visit.call(held));
         }
         Ok(())
     }
@@ -499,8 +496,7 @@ impl Sleeper {
 
 /// The event loop of asyncio that runs in this thread.
 pub(crate) fn running_loop(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
-    let find = || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind());
-    RUNNING_LOOP.get_or_try_init(py, find).and_then(|get_loop| get_loop.bind(py).run([])).ok()
+    RUNNING_LOOP.import(py, "asyncio", "get_running_loop").and_then(|get_loop| get_loop.run([])).ok()
 }
 
 /// The object that asyncio keeps in this thread's state while a loop runs here. Another loop has another object, and so

@@ -16,8 +16,6 @@ use crate::options::common::trust;
 use crate::options::login::Login;
 use crate::options::tls::Tls;
 
-const ALREADY_EXISTS: u8 = 6;
-
 /// Sockets that clients connect to.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Listeners {
@@ -55,7 +53,7 @@ impl Listeners {
                 Ok(url)
             }
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
+                Err(raise(py, &Failure::new(Failure::ALREADY_EXISTS, error.to_string())))
             }
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
             Err(error) => Err(PyOSError::new_err(error.to_string())),

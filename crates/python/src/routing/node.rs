@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
+use nearcall_core::{Failure, is_past};
 use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
@@ -28,11 +28,6 @@ use crate::values::encoded::LentBuffer;
 
 /// How long a reply may wait at most.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-
-const INVALID_ARGUMENT: u8 = 3;
-const NOT_FOUND: u8 = 5;
-const RESOURCE_EXHAUSTED: u8 = 8;
-const FAILED_PRECONDITION: u8 = 9;
 
 /// What a thread of its own has to do for a node.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -280,7 +275,7 @@ impl RouteNode {
                  none would be left: give it more with Node(..., threads={})",
                 threads + 1
             );
-            raise(py, &Failure::new(FAILED_PRECONDITION, text))
+            raise(py, &Failure::new(Failure::FAILED_PRECONDITION, text))
         })?;
         let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
         let number = transaction.to_vec();
@@ -409,18 +404,7 @@ impl RouteWaiter {
     /// Waits for the reply for at most `timeout` seconds; `None` if none has come. Raises if none will come. Call this once.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
         let Some((waiter, _calling)) = self.waiter.lock().take() else { return Ok(None) };
-        let until = until(timeout);
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let slice = until.map_or(slice, |until| until.min(slice));
-            if let Some(reply) = self.reply(py, detach(py, || waiter.wait(Some(slice))))? {
-                return Ok(Some(reply));
-            }
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(None);
-            }
-            py.check_signals()?;
-        }
+        in_slices(py, timeout, |slice| self.reply(py, detach(py, || waiter.wait(Some(slice)))))
     }
 }
 
@@ -473,16 +457,12 @@ impl RoutePending {
 impl RouteNode {
     /// The next messages, at most `most`. Runs the handlers of signals while it waits.
     fn take(&self, py: Python<'_>, inbox: &Inbox, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
-        let until = until(timeout);
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let slice = until.map_or(slice, |until| until.min(slice));
+        let arrived = in_slices(py, timeout, |slice| {
             let arrived = detach(py, || inbox.take(most, Some(slice)));
-            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(arrived.into_iter().map(|arrived| RouteMessage::waited(arrived, &self.owner)).collect());
-            }
-            py.check_signals()?;
-        }
+            Ok((!arrived.is_empty() || inbox.is_closed()).then_some(arrived))
+        })?;
+        let arrived = arrived.into_iter().flatten();
+        Ok(arrived.map(|arrived| RouteMessage::waited(arrived, &self.owner)).collect())
     }
 
     /// The type of what is sent, and its payload as a buffer.
@@ -505,6 +485,24 @@ impl RouteNode {
         }
         let (kind, payload) = self.prepare.bind(py).run([kind, &payload])?.extract()?;
         Ok((kind, LentBuffer::take(payload)?))
+    }
+}
+
+/// Looks until something is there or the time is over, and runs the handlers of signals meanwhile. Each look may wait until it is
+/// given.
+fn in_slices<T>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    look: impl Fn(Instant) -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
+    let until = until(timeout);
+    loop {
+        let slice = Instant::now() + SIGNAL_CHECK;
+        let found = look(until.map_or(slice, |until| until.min(slice)))?;
+        if found.is_some() || is_past(until) {
+            return Ok(found);
+        }
+        py.check_signals()?;
     }
 }
 
@@ -539,10 +537,10 @@ fn failed(py: Python<'_>, error: &SendError) -> PyErr {
         SendError::NoTable { .. }
         | SendError::NoEndpoint { .. }
         | SendError::Nowhere { .. }
-        | SendError::NoOwner { .. } => NOT_FOUND,
-        SendError::Full { .. } | SendError::Crowded => RESOURCE_EXHAUSTED,
-        SendError::TooLong(_) | SendError::BadAddress(_) => INVALID_ARGUMENT,
-        SendError::NoAddress | SendError::Closed => FAILED_PRECONDITION,
+        | SendError::NoOwner { .. } => Failure::NOT_FOUND,
+        SendError::Full { .. } | SendError::Crowded => Failure::RESOURCE_EXHAUSTED,
+        SendError::TooLong(_) | SendError::BadAddress(_) => Failure::INVALID_ARGUMENT,
+        SendError::NoAddress | SendError::Closed => Failure::FAILED_PRECONDITION,
         SendError::Failed(failure) => failure.code,
     };
     raise(py, &Failure::new(code, error.to_string()))

@@ -22,7 +22,7 @@ use crate::calls::deadline::surround;
 use crate::gil::callback::Callback;
 use crate::gil::coroutine::{Coroutine, Step, coroutine_methods};
 use crate::gil::entered::Entered;
-use crate::serving::loop_server::{InLoop, LoopCall, LoopRequest, Next, Watch};
+use crate::serving::loop_server::{InLoop, LoopCall, LoopRequest, Watch};
 use crate::values::plan::Kind;
 
 /// `asyncio.current_task`, `asyncio.Task`, `asyncio.CancelledError` and `weakref.getweakrefcount`.
@@ -33,16 +33,6 @@ static COUNT_WEAK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// How long a turn goes on while requests keep coming, before the event loop looks at its other work.
 const TURN: Duration = Duration::from_micros(100);
-
-fn imported<'py>(
-    cell: &'static PyOnceLock<Py<PyAny>>,
-    py: Python<'py>,
-    module: &str,
-    name: &str,
-) -> PyResult<&'py Bound<'py, PyAny>> {
-    let find = || Ok::<_, PyErr>(py.import(module)?.getattr(name)?.unbind());
-    cell.get_or_try_init(py, find).map(|found| found.bind(py))
-}
 
 /// The coroutine of the task of a turn.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -86,8 +76,8 @@ impl<'py> SharedTask<'py> {
     /// The current task, if it is of asyncio's own class: a handler might change tasks of other classes in other ways.
     fn current(py: Python<'py>, running: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         // The loop is given because asyncio makes a system call each time that it has to find it, up to Python 3.13.
-        let task = imported(&CURRENT_TASK, py, "asyncio", "current_task")?.run([running])?;
-        if !task.get_type().is(imported(&TASK, py, "asyncio", "Task")?) {
+        let task = CURRENT_TASK.import(py, "asyncio", "current_task")?.run([running])?;
+        if !task.get_type().is(TASK.import(py, "asyncio", "Task")?) {
             return Ok(None);
         }
         let name = task.run_method(intern!(py, "get_name"), [])?;
@@ -98,7 +88,7 @@ impl<'py> SharedTask<'py> {
     }
 
     fn count_weak(task: &Bound<'py, PyAny>) -> PyResult<usize> {
-        imported(&COUNT_WEAK, task.py(), "weakref", "getweakrefcount")?.run([task])?.extract()
+        COUNT_WEAK.import(task.py(), "weakref", "getweakrefcount")?.run([task])?.extract()
     }
 
     /// Whether the next handler could not tell the task from a new one: nothing has kept, cancelled or renamed it, or
@@ -161,8 +151,8 @@ impl HandlerTurn {
                 return Ok(Ran::Enough);
             }
             match self.of.next(py, self.may_spin) {
-                Next::Request(next) => call = LoopCall::new(Arc::clone(&self.of), next),
-                Next::Watch(watch) => return Ok(Ran::All(watch)),
+                Ok(next) => call = LoopCall::new(Arc::clone(&self.of), next),
+                Err(watch) => return Ok(Ran::All(watch)),
             }
         }
     }
@@ -214,7 +204,7 @@ impl HandlerTurn {
             let begun = match self.attempt(py, call) {
                 Ok(None) => return Ok(None),
                 Ok(Some(begun)) => begun,
-                Err(error) if error.matches(py, imported(&CANCELLED, py, "asyncio", "CancelledError")?)? => {
+                Err(error) if error.matches(py, CANCELLED.import(py, "asyncio", "CancelledError")?)? => {
                     self.raised(py, &error)?
                 }
                 Err(error) => {

@@ -40,21 +40,15 @@ pub(crate) enum Watch {
     Queue,
 }
 
-/// What is next for the event loop.
-pub(crate) enum Next {
-    Request(Box<Request>),
-    Watch(Watch),
-}
-
 impl InLoop {
-    /// What is next for the event loop. `may_spin`: the loop has nothing else under way.
-    pub(crate) fn next(&self, py: Python<'_>, may_spin: bool) -> Next {
+    /// The next request for the event loop, or else what the loop is to watch. `may_spin`: the loop has nothing else under way.
+    pub(crate) fn next(&self, py: Python<'_>, may_spin: bool) -> Result<Box<Request>, Watch> {
         let mut next = self.core.next_for_loop(may_spin);
         loop {
             next = match next {
-                ForLoop::Request(request) => return Next::Request(request),
-                ForLoop::Listen => return Next::Watch(Watch::Connections),
-                ForLoop::Elsewhere => return Next::Watch(Watch::Queue),
+                ForLoop::Request(request) => return Ok(request),
+                ForLoop::Listen => return Err(Watch::Connections),
+                ForLoop::Elsewhere => return Err(Watch::Queue),
                 ForLoop::Spin => detach(py, || self.core.spin_for_loop()),
             }
         }
@@ -256,8 +250,8 @@ impl LoopRequest {
     /// Ends the call because its deadline has passed.
     fn fail_late(&self, py: Python<'_>) -> PyResult<()> {
         let call = self.under_way(py)?;
-        call.request.fail(&late(&call.served().name));
-        call.tell_end(py, Some(Failure::DEADLINE_EXCEEDED));
+        let code = fail(call.served(), &call.request, &late(&call.served().name));
+        call.tell_end(py, Some(code));
         Ok(())
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod health;
 pub(crate) mod introspection;
 pub(crate) mod loop_server;
 pub(crate) mod notices;
+mod paths;
 pub(crate) mod request_stream;
 pub(crate) mod route_codec;
 pub(crate) mod route_handlers;

@@ -10,7 +10,7 @@ use nearcall_core::server::{
     Age, AsyncQueue, HandlerKind, ItemOutcome, MOST_SHOWN, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice,
     Release, Request, ServedMethods, Server as Core, Watchable, Work, WorkLimits, Worker,
 };
-use nearcall_core::{Codec, Failure, Messages, Options, Origins, Path, Paths};
+use nearcall_core::{Failure, Options, Origins, Paths};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -32,8 +32,9 @@ use crate::serving::context::{Call, Current, OK, is_observed, tell_end};
 use crate::serving::handler_turn::HandlerTurn;
 use crate::serving::health::HealthMethod;
 use crate::serving::introspection::IntrospectionMethod;
-use crate::serving::loop_server::{InLoop, Next as NextForLoop};
+use crate::serving::loop_server::InLoop;
 use crate::serving::notices::Notices;
+use crate::serving::paths::{PathEntry, codec_of};
 use crate::serving::request_stream::RequestStream;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
 use crate::serving::served::{Serving, describe_for, end_stream, fail, late, too_long, tracked};
@@ -41,37 +42,6 @@ use crate::serving::session::Sessions;
 use crate::serving::topic::Subscription;
 use crate::values::payload::buffer;
 use crate::values::plan::Method;
-
-/// The method of a path: `nearcall.server.entries.PathEntry`.
-#[derive(FromPyObject)]
-struct PathEntry {
-    number: u16,
-    streams_in: bool,
-    arguments_first: bool,
-    streams_out: bool,
-    no_side_effects: bool,
-}
-
-impl From<PathEntry> for Path {
-    fn from(entry: PathEntry) -> Self {
-        let messages = match (entry.streams_in, entry.arguments_first) {
-            (false, _) => Messages::One,
-            (true, false) => Messages::Stream,
-            (true, true) => Messages::ArgumentsFirst,
-        };
-        Self { entry: entry.number, messages, streams_out: entry.streams_out, is_safe: entry.no_side_effects }
-    }
-}
-
-/// The codec of that name.
-fn codec_of(name: &str) -> PyResult<Codec> {
-    match name {
-        "proto" => Ok(Codec::Proto),
-        "json" => Ok(Codec::Json),
-        "plain json" => Ok(Codec::PlainJson),
-        _ => Err(PyValueError::new_err(format!("{name:?} is no codec"))),
-    }
-}
 
 /// A server of some methods, at any number of URLs.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -345,11 +315,11 @@ impl Server {
     /// request, what the loop is to watch until it asks again. `may_spin`: the loop has nothing else under way.
     fn next_for_loop<'py>(&self, py: Python<'py>, runner: Py<PyAny>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.in_loop.next(py, may_spin) {
-            NextForLoop::Request(request) => {
+            Ok(request) => {
                 let turn = HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin);
                 Ok(Bound::new(py, turn)?.into_any())
             }
-            NextForLoop::Watch(watch) => Ok(Bound::new(py, watch)?.into_any()),
+            Err(watch) => Ok(Bound::new(py, watch)?.into_any()),
         }
     }
 }

@@ -400,10 +400,10 @@ impl Topic {
         let value = Arc::new(item.clone().unbind());
         let mut encoded: Vec<(Arc<Channel>, Arc<Item>)> = Vec::new();
         loop {
-            let step = detach(py, || self.state.publish(&value, &encoded));
+            let (published, deserted) = detach(py, || self.state.publish(&value, &encoded));
             // Here, with the interpreter, because the channels hold Python's methods.
-            drop(step.deserted);
-            match step.outcome {
+            drop(deserted);
+            match published {
                 Published::To(count) => return Ok(count),
                 Published::Closed => {
                     return Err(PyRuntimeError::new_err("the topic is closed: nobody listens any more"));
@@ -450,11 +450,6 @@ impl Drop for Topic {
 }
 
 /// How an attempt to publish ended.
-struct Step {
-    outcome: Published,
-    deserted: Vec<Arc<Channel>>,
-}
-
 enum Published {
     To(usize),
     Closed,
@@ -463,17 +458,18 @@ enum Published {
 }
 
 impl State {
-    fn publish(&self, value: &Arc<Py<PyAny>>, encoded: &[(Arc<Channel>, Arc<Item>)]) -> Step {
+    /// Publishes an item that is encoded for these channels. Returns the channels that nobody listens to any more, too.
+    fn publish(&self, value: &Arc<Py<PyAny>>, encoded: &[(Arc<Channel>, Arc<Item>)]) -> (Published, Vec<Arc<Channel>>) {
         let mut shared = self.shared.lock();
         if shared.closed {
-            return Step { outcome: Published::Closed, deserted: Vec::new() };
+            return (Published::Closed, Vec::new());
         }
         let deserted = shared.take_deserted();
         let find = |channel: &Arc<Channel>| encoded.iter().find(|(known, _)| Arc::ptr_eq(known, channel));
         let unknown: Vec<_> =
             shared.channels.iter().filter(|channel| find(channel).is_none()).map(Arc::clone).collect();
         if !unknown.is_empty() {
-            return Step { outcome: Published::Encode(unknown), deserted };
+            return (Published::Encode(unknown), deserted);
         }
         // `shared` is locked, so items are published one after the other: no subscriber that reads falls behind because
         // another item is published at the same time.
@@ -486,7 +482,7 @@ impl State {
         if self.keeps_last {
             shared.last = Some(Arc::clone(value));
         }
-        Step { outcome: Published::To(shared.count()), deserted }
+        (Published::To(shared.count()), deserted)
     }
 
     fn close(&self) {

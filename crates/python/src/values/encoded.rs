@@ -102,7 +102,7 @@ impl<'py> Encoded<'py> {
     }
 
     pub(crate) fn empty() -> Self {
-        Self { body: Main::Nothing, buffers: None, named: false, unsent: None, kept: None }
+        Self::whole(Main::Nothing)
     }
 
     /// Calls `use_it` with the payload's pieces.
@@ -154,12 +154,6 @@ impl<'py> Encoded<'py> {
         for buffer in buffers {
             lent.push(LentBuffer::take(buffer)?);
         }
-        Ok(Self {
-            body: Main::Lent(LentBuffer::Bytes(body)),
-            buffers: Some(lent),
-            named: false,
-            unsent: None,
-            kept: None,
-        })
+        Ok(Self { buffers: Some(lent), ..Self::whole(Main::Lent(LentBuffer::Bytes(body))) })
     }
 }

@@ -71,7 +71,7 @@ impl Encoder {
         }
     }
 
-    /// Whether an empty list of arguments is encoded as no bytes at all.
+    /// Whether an empty list of arguments is encoded as no bytes at all, so that there is nothing to decode either.
     #[inline]
     pub(crate) fn has_empty(&self) -> bool {
         match self {
@@ -93,7 +93,7 @@ impl Encoder {
 /// What decodes values.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    /// A Python function for msgpack, which `Limit` checks before. Only msgpack has buffers beside the message, and arguments
+    /// A Python function for msgpack, which `Coding` checks before. Only msgpack has buffers beside the message, and arguments
     /// by name.
     Msgpack(Py<PyAny>),
     /// The Protobuf codec, which counts values and checks keys itself.
@@ -109,15 +109,6 @@ impl Decoder {
             Ok(codec) => Self::Protobuf(codec.unbind()),
             Err(other) if weighed => Self::Msgpack(other.into_inner().unbind()),
             Err(other) => Self::Opaque(other.into_inner().unbind()),
-        }
-    }
-
-    /// Whether an empty list of arguments is encoded as no bytes at all, so that there is nothing to decode.
-    #[inline]
-    pub(crate) fn has_empty(&self) -> bool {
-        match self {
-            Self::Protobuf(codec) => codec.get().has_empty(),
-            Self::Msgpack(_) | Self::Opaque(_) => true,
         }
     }
 

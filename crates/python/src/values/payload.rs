@@ -18,7 +18,7 @@ use crate::gil::errors::raise;
 use crate::gil::interpreter::detach;
 use crate::values::encoded::{Buffers, Encoded, LONG, LentBuffer, Main};
 use crate::values::encoder::Decoder;
-use crate::values::plan::{Arguments, Form, Limit, Method, Value};
+use crate::values::plan::{Arguments, Coding, Form, Method, Value};
 use crate::values::protobuf::Excess;
 use crate::values::view::View;
 
@@ -32,15 +32,15 @@ impl Value {
             check.bind(py).run([&value])?;
         }
         if self.form.is_buffer() {
-            let taken = LentBuffer::take(value).map_err(|error| explain(py, &self.encode_error, error));
+            let taken = LentBuffer::take(value).map_err(|error| explain(py, &self.coding.encode_error, error, &[]));
             return taken.map(Main::Lent).map(Encoded::whole);
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
-            Form::Parts => self.encode.run(&value).and_then(|encoded| Encoded::parts(&encoded, SmallVec::new())),
-            _ => self.encode.main(&value).map(Encoded::whole),
+            Form::Parts => self.coding.encode.run(&value).and_then(|encoded| Encoded::parts(&encoded, SmallVec::new())),
+            _ => self.coding.encode.main(&value).map(Encoded::whole),
         };
-        encoded.map_err(|error| explain(py, &self.encode_error, error))
+        encoded.map_err(|error| explain(py, &self.coding.encode_error, error, &[]))
     }
 
     /// Decodes a result or an item. A client's item has a `budget` for its values.
@@ -52,50 +52,24 @@ impl Value {
     ) -> PyResult<Py<PyAny>> {
         match self.form {
             Form::Nothing => Ok(py.None()),
-            Form::Coded => {
-                let len = event.payload.len();
-                self.limit.decode(py, &self.decode, &event.payload, len, &self.decode_error, budget).map(Bound::unbind)
-            }
-            Form::Parts => {
-                self.limit.decode_parts(py, &self.decode, event, &self.decode_error, budget).map(Bound::unbind)
+            Form::Coded | Form::Parts => {
+                self.coding.decode(py, self.form == Form::Parts, event, budget).map(Bound::unbind)
             }
             form => buffer(py, form, &mut event.payload),
         }
     }
 }
 
-/// Asks Python for the exception that explains an error of the codec.
-fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
-    let Some(value) = explicable(py, &error) else { return error };
-    explained(explainer.bind(py).run([&value]), error)
-}
-
-/// An error with its traceback, for who explains it; `None` for what is to end the program, such as a Ctrl-C that came while a
-/// class of the user's was made.
-fn explicable<'py>(py: Python<'py>, error: &PyErr) -> Option<Bound<'py, PyAny>> {
-    error.is_instance_of::<PyException>(py).then(|| error.clone_ref(py).into_value(py).into_bound(py).into_any())
-}
-
-/// The same for a message in msgpack that was refused: what is wrong in it is looked for there. `buffers`: those beside it.
+/// Asks Python for the exception that explains an error of the codec, with its traceback. `beside`: in what the fault is looked
+/// for. What is to end the program stays as it is, such as a Ctrl-C that came while a class of the user's was made.
 #[cold]
-fn explain_body(
-    py: Python<'_>,
-    explainer: &Py<PyAny>,
-    error: PyErr,
-    body: &Bound<'_, PyBytes>,
-    buffers: Option<&Bound<'_, PyList>>,
-) -> PyErr {
-    let Some(value) = explicable(py, &error) else { return error };
-    let explainer = explainer.bind(py);
-    let explanation = match buffers {
-        Some(buffers) => explainer.run([&value, body.as_any(), buffers.as_any()]),
-        None => explainer.run([&value, body.as_any()]),
-    };
-    explained(explanation, error)
-}
-
-fn explained(explained: PyResult<Bound<'_, PyAny>>, error: PyErr) -> PyErr {
-    explained.map_or(error, PyErr::from_value)
+fn explain<'py>(py: Python<'py>, explainer: &Py<PyAny>, error: PyErr, beside: &[&Bound<'py, PyAny>]) -> PyErr {
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let value = error.clone_ref(py).into_value(py).into_bound(py).into_any();
+    let arguments: SmallVec<[_; 3]> = std::iter::once(&value).chain(beside.iter().copied()).cloned().collect();
+    explainer.bind(py).run_many(&arguments, None).map_or(error, PyErr::from_value)
 }
 
 /// The whole payload as the buffer type that a form names.
@@ -175,7 +149,7 @@ fn aside<R: Send>(py: Python<'_>, len: usize, look: impl FnOnce() -> R + Send) -
 /// Looking at so many bytes takes 0.2 ms if each is a value.
 const LOOKED_AT_ASIDE: usize = 64 << 10;
 
-impl Limit {
+impl Coding {
     /// The msgpack bytes of a payload, checked: they hold no more values than are allowed, and no keys that collide. What
     /// the values will take is charged to the `budget`.
     #[inline]
@@ -184,7 +158,6 @@ impl Limit {
         py: Python<'py>,
         payload: &Payload,
         len: usize,
-        explainer: &Py<PyAny>,
         budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
@@ -199,27 +172,31 @@ impl Limit {
             return Err(self.exceeded(py));
         }
         if let Some(hashed) = &self.hashed {
-            hashed.check(&body).map_err(|error| explain(py, explainer, error))?;
+            hashed.check(&body).map_err(|error| explain(py, &self.decode_error, error, &[]))?;
         }
         Ok(body)
     }
 
-    /// Decodes the first `len` bytes of a payload.
+    /// Decodes a message, which has buffers beside it if it comes in `parts`.
     #[inline]
     fn decode<'py>(
         &self,
         py: Python<'py>,
-        decoder: &Decoder,
-        payload: &Payload,
-        len: usize,
-        explainer: &Py<PyAny>,
+        parts: bool,
+        event: &mut Incoming,
         budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let decoded = match decoder {
+        if parts {
+            let (body, buffers) = self.divide(py, event, budget)?;
+            let decoded = self.decode.function(py)?.run([body.as_any(), buffers.as_any()]);
+            return decoded.map_err(|error| explain(py, &self.decode_error, error, &[body.as_any(), buffers.as_any()]));
+        }
+        let (payload, len) = (&event.payload, event.payload.len());
+        let decoded = match &self.decode {
             Decoder::Msgpack(decode) => {
-                let body = self.body(py, payload, len, explainer, budget)?;
+                let body = self.body(py, payload, len, budget)?;
                 let decoded = decode.bind(py).run([body.as_any()]);
-                return decoded.map_err(|error| explain_body(py, explainer, error, &body, None));
+                return decoded.map_err(|error| explain(py, &self.decode_error, error, &[body.as_any()]));
             }
             Decoder::Opaque(decode) => {
                 if len > self.max_values {
@@ -235,7 +212,7 @@ impl Limit {
                 let budget = budget.filter(|budget| budget.counts(len));
                 let decode = |body: &[u8]| codec.get().decode_within(py, body, self.max_values, budget);
                 let decoded = match payload.inline() {
-                    Some(inline) => decode(&inline[..len]),
+                    Some(inline) => decode(inline),
                     None => decode(bytes(py, payload, 0, len)?.as_bytes()),
                 };
                 match decoded {
@@ -246,21 +223,7 @@ impl Limit {
                 }
             }
         };
-        decoded.map_err(|error| explain(py, explainer, error))
-    }
-
-    /// Decodes a payload with buffers beside it.
-    fn decode_parts<'py>(
-        &self,
-        py: Python<'py>,
-        decoder: &Decoder,
-        event: &mut Incoming,
-        explainer: &Py<PyAny>,
-        budget: Option<ValueBudget<'_>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (body, buffers) = self.divide(py, event, explainer, budget)?;
-        let decoded = decoder.function(py)?.run([body.as_any(), buffers.as_any()]);
-        decoded.map_err(|error| explain_body(py, explainer, error, &body, Some(&buffers)))
+        decoded.map_err(|error| explain(py, &self.decode_error, error, &[]))
     }
 
     /// Whether a message of this length can hold too many values: every value takes at least one byte, and a reference
@@ -306,11 +269,10 @@ impl Limit {
         &self,
         py: Python<'py>,
         event: &mut Incoming,
-        explainer: &Py<PyAny>,
         budget: Option<ValueBudget<'_>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
         let (body, ranges) = ranges(py, event)?;
-        let body = self.body(py, &event.payload, body, explainer, budget)?;
+        let body = self.body(py, &event.payload, body, budget)?;
         let payload = Arc::new(event.take_payload());
         let views = PyList::empty(py);
         for (offset, len) in ranges {
@@ -364,7 +326,7 @@ impl Method {
         let py = bound.py();
         let explain = |error| arguments.explain(py, bound, error);
         let Some(encode_named) = &arguments.encode_named else {
-            return arguments.encode.main(bound).map(Encoded::whole).map_err(explain);
+            return arguments.coding.encode.main(bound).map(Encoded::whole).map_err(explain);
         };
         let encoded = encode_named.bind(py).run([bound]).map_err(explain)?;
         let mut encoded = Encoded::parts(&encoded, SmallVec::new())?;
@@ -374,15 +336,14 @@ impl Method {
 }
 
 impl Arguments {
-    fn explain(&self, py: Python<'_>, values: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-        let Some(value) = explicable(py, &error) else { return error };
-        explained(self.encode_error.bind(py).run([&value, values.as_any()]), error)
+    fn explain<'py>(&self, py: Python<'py>, values: &Bound<'py, PyAny>, error: PyErr) -> PyErr {
+        explain(py, &self.coding.encode_error, error, &[values])
     }
 
     #[inline]
     fn encode<'py>(&self, values: &Bound<'py, PyTuple>) -> PyResult<Encoded<'py>> {
         let py = values.py();
-        if self.forms.is_empty() && self.encode.has_empty() {
+        if self.forms.is_empty() && self.coding.encode.has_empty() {
             return Ok(Encoded::empty());
         }
         if self.all_coded {
@@ -413,10 +374,10 @@ impl Arguments {
     #[inline]
     fn coded<'py>(&self, values: &Bound<'py, PyTuple>, buffers: Option<Buffers<'py>>) -> PyResult<Encoded<'py>> {
         let encoded = if self.parts {
-            let parts = self.encode.run(values.as_any());
+            let parts = self.coding.encode.run(values.as_any());
             parts.and_then(|parts| Encoded::parts(&parts, buffers.unwrap_or_default()))
         } else {
-            self.encode.main(values.as_any()).map(|main| Encoded { buffers, ..Encoded::whole(main) })
+            self.coding.encode.main(values.as_any()).map(|main| Encoded { buffers, ..Encoded::whole(main) })
         };
         encoded.map_err(|error| self.explain(values.py(), values, error))
     }
@@ -442,23 +403,18 @@ impl Arguments {
         let budget = Some(budget);
         if named {
             let Some(decode_named) = &self.decode_named else {
-                let message = format!("{}: arguments do not come by name in this codec", self.limit.method);
+                let message = format!("{}: arguments do not come by name in this codec", self.coding.method);
                 return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
             };
-            let (body, buffers) = self.limit.divide(py, event, &self.decode_error, budget)?;
+            let (body, buffers) = self.coding.divide(py, event, budget)?;
             let decoded = decode_named.bind(py).run([body.as_any(), buffers.as_any()]);
-            return self.decoded(py, decoded, &body, Some(&buffers));
+            return self.decoded(py, decoded, &[body.as_any(), buffers.as_any()]);
         }
-        if self.forms.is_empty() && self.decode.has_empty() {
+        if self.forms.is_empty() && self.coding.encode.has_empty() {
             return Ok(PyTuple::empty(py));
         }
         if self.all_coded {
-            let decoded = if self.parts {
-                self.limit.decode_parts(py, &self.decode, event, &self.decode_error, budget)?
-            } else {
-                let len = event.payload.len();
-                self.limit.decode(py, &self.decode, &event.payload, len, &self.decode_error, budget)?
-            };
+            let decoded = self.coding.decode(py, self.parts, event, budget)?;
             return Ok(decoded.cast_into::<PyTuple>()?);
         }
         if let [form] = self.forms[..] {
@@ -474,7 +430,7 @@ impl Arguments {
         budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (body, ranges) = ranges(py, event)?;
-        let body = self.limit.body(py, &event.payload, body, &self.decode_error, budget)?;
+        let body = self.coding.body(py, &event.payload, body, budget)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
         if ranges.len() < direct {
             let message = "the call's arguments lack a buffer; do client and server have the same service?";
@@ -489,11 +445,11 @@ impl Arguments {
                 for &(offset, len) in &ranges[direct..] {
                     views.append(View::of(py, &payload, offset, len)?)?;
                 }
-                let decoded = self.decode.function(py)?.run([body.as_any(), views.as_any()]);
-                self.decoded(py, decoded, &body, Some(&views))
+                let decoded = self.coding.decode.function(py)?.run([body.as_any(), views.as_any()]);
+                self.decoded(py, decoded, &[body.as_any(), views.as_any()])
             } else {
-                let decoded = self.decode.function(py)?.run([body.as_any()]);
-                self.decoded(py, decoded, &body, None)
+                let decoded = self.coding.decode.function(py)?.run([body.as_any()]);
+                self.decoded(py, decoded, &[body.as_any()])
             };
             Some(decoded?.into_iter())
         };
@@ -520,10 +476,9 @@ impl Arguments {
         &self,
         py: Python<'py>,
         decoded: PyResult<Bound<'py, PyAny>>,
-        body: &Bound<'py, PyBytes>,
-        buffers: Option<&Bound<'py, PyList>>,
+        beside: &[&Bound<'py, PyAny>],
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let decoded = decoded.map_err(|error| explain_body(py, &self.decode_error, error, body, buffers))?;
+        let decoded = decoded.map_err(|error| explain(py, &self.coding.decode_error, error, beside))?;
         Ok(decoded.cast_into::<PyTuple>()?)
     }
 }

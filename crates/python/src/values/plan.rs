@@ -57,10 +57,15 @@ impl Accepts {
     }
 }
 
-/// The most that decoding a message may cost, and whose method the message is for.
+/// How messages of one kind are encoded and decoded, and the most that decoding one may cost.
 #[derive(Debug)]
-pub(crate) struct Limit {
+pub(crate) struct Coding {
+    /// Whose messages they are.
     pub(crate) method: String,
+    pub(crate) encode: Encoder,
+    pub(crate) decode: Decoder,
+    pub(crate) encode_error: Py<PyAny>,
+    pub(crate) decode_error: Py<PyAny>,
     pub(crate) max_values: usize,
     /// `None` if a peer can choose no keys that Python hashes without a secret.
     pub(crate) hashed: Option<HashedKeys>,
@@ -70,13 +75,20 @@ pub(crate) struct Limit {
     pub(crate) references: bool,
 }
 
-impl Limit {
+impl Coding {
     fn read(coding: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
-        let hashed = coding.getattr("hashed")?;
-        let hashed = if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) };
-        let references = coding.getattr("references")?.extract()?;
-        let weights = read_weights(&coding.getattr("weights")?)?;
-        Ok(Self { method: method.to_owned(), max_values, hashed, weights, references })
+        let (hashed, weights) = (coding.getattr("hashed")?, coding.getattr("weights")?);
+        Ok(Self {
+            method: method.to_owned(),
+            encode: Encoder::of(coding.getattr("encode")?),
+            decode: Decoder::of(coding.getattr("decode")?, !weights.is_none()),
+            encode_error: coding.getattr("encode_error")?.unbind(),
+            decode_error: coding.getattr("decode_error")?.unbind(),
+            max_values,
+            hashed: if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) },
+            weights: read_weights(&weights)?,
+            references: coding.getattr("references")?.extract()?,
+        })
     }
 }
 
@@ -98,33 +110,25 @@ fn read_weights(said: &Bound<'_, PyAny>) -> PyResult<Weights> {
 #[derive(Debug)]
 pub(crate) struct Value {
     pub(crate) form: Form,
-    pub(crate) encode: Encoder,
-    pub(crate) decode: Decoder,
+    pub(crate) coding: Coding,
     pub(crate) accepts: Accepts,
     pub(crate) check: Option<Py<PyAny>>,
-    pub(crate) encode_error: Py<PyAny>,
-    pub(crate) decode_error: Py<PyAny>,
-    pub(crate) limit: Limit,
 }
 
 impl Value {
     /// Whether the value may hold references to objects.
     #[inline]
     pub(crate) fn references(&self) -> bool {
-        self.limit.references
+        self.coding.references
     }
 
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         let coding = plan.getattr("coding")?;
         Ok(Self {
-            limit: Limit::read(&coding, method, max_values)?,
             form: Form::parse(coding.getattr("form")?.cast::<PyString>()?.to_str()?)?,
-            encode: Encoder::of(coding.getattr("encode")?),
-            decode: Decoder::of(coding.getattr("decode")?, !coding.getattr("weights")?.is_none()),
+            coding: Coding::read(&coding, method, max_values)?,
             accepts: Accepts(plan.getattr("accepts")?.extract()?),
             check: plan.getattr("check")?.extract()?,
-            encode_error: coding.getattr("encode_error")?.unbind(),
-            decode_error: coding.getattr("decode_error")?.unbind(),
         })
     }
 }
@@ -137,8 +141,7 @@ pub(crate) struct Arguments {
     pub(crate) positional: usize,
     pub(crate) all_coded: bool,
     pub(crate) parts: bool,
-    pub(crate) encode: Encoder,
-    pub(crate) decode: Decoder,
+    pub(crate) coding: Coding,
     /// `None`: `encode` takes a dict of some arguments as well as a tuple of all.
     pub(crate) encode_named: Option<Py<PyAny>>,
     /// `None`: no argument crosses by name.
@@ -146,16 +149,13 @@ pub(crate) struct Arguments {
     pub(crate) accepts: Vec<Accepts>,
     pub(crate) check_at: Py<PyAny>,
     pub(crate) bind: Py<PyAny>,
-    pub(crate) encode_error: Py<PyAny>,
-    pub(crate) decode_error: Py<PyAny>,
-    pub(crate) limit: Limit,
 }
 
 impl Arguments {
     /// Whether the arguments may hold references to objects.
     #[inline]
     pub(crate) fn references(&self) -> bool {
-        self.limit.references
+        self.coding.references
     }
 
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
@@ -168,16 +168,12 @@ impl Arguments {
             all_coded: !forms.iter().any(|form| form.is_buffer()),
             parts: forms.contains(&Form::Parts),
             forms,
-            limit: Limit::read(&coding, method, max_values)?,
-            encode: Encoder::of(coding.getattr("encode")?),
-            decode: Decoder::of(coding.getattr("decode")?, !coding.getattr("weights")?.is_none()),
+            coding: Coding::read(&coding, method, max_values)?,
             encode_named: plan.getattr("encode_named")?.extract()?,
             decode_named: coding.getattr("decode_named")?.extract()?,
             accepts: accepts.into_iter().map(Accepts).collect(),
             check_at: plan.getattr("check_at")?.unbind(),
             bind: plan.getattr("bind")?.unbind(),
-            encode_error: coding.getattr("encode_error")?.unbind(),
-            decode_error: coding.getattr("decode_error")?.unbind(),
         })
     }
 

@@ -13,40 +13,19 @@ use crate::http;
 use crate::link::Link;
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::places::opening::{Accepted, Awaits, Greeted, Greeting};
-use crate::places::protocol::{Client, Protocol, Reached, SharedMemory};
+use crate::places::opening::{Accepted, Awaits};
+use crate::places::protocol::{Protocol, SharedMemory};
 use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
 use crate::signal::Signal;
 use crate::stream::StreamLink;
 
-/// Speaks nearcall's own protocol.
-#[derive(Debug)]
-pub(crate) struct Native;
-
 /// nearcall's own protocol.
-pub(crate) static NATIVE: Native = Native;
-
-impl Protocol for Native {
-    fn alpn(&self) -> &'static [&'static [u8]] {
-        &[]
-    }
-
-    fn encrypted(&self) -> &'static str {
-        "tls"
-    }
-
-    fn fallback(&self) -> Option<&'static dyn Protocol> {
-        None
-    }
-
-    fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a> {
-        Box::pin(greet(reached, greeting))
-    }
-
-    fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
-        Ok(Box::new(NativeOpening { arrival: Arrival::begin(client, self.encrypted())?, welcomed: None }))
-    }
-}
+pub(crate) static NATIVE: Protocol = Protocol {
+    alpn: &[],
+    fallback: None,
+    greet: |reached, greeting| Box::pin(greet(reached, greeting)),
+    accept: |client| Ok(Box::new(NativeOpening { arrival: Arrival::begin(client, "tls")?, welcomed: None })),
+};
 
 /// A client that has connected and not finished its handshake.
 #[derive(Debug)]

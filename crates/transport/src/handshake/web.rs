@@ -1,6 +1,7 @@
 //! What HTTP carries over a socket: gRPC, or all that browsers and others speak. Its clients begin with HTTP's own first
 //! bytes: there is no handshake of nearcall.
 
+use std::io;
 use std::sync::Arc;
 
 use nearcall_http::refusal_of_http1;
@@ -12,70 +13,29 @@ use crate::http;
 use crate::link::Link;
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::places::opening::{Accepted, Awaits, Greeted, Greeting};
-use crate::places::protocol::{Client, Protocol, Reached};
+use crate::places::opening::{Accepted, Awaits};
+use crate::places::protocol::{Client, Protocol};
 use crate::signal::Signal;
 
-/// A protocol over HTTP.
-#[derive(Debug)]
-pub(crate) struct Web {
-    alpn: &'static [&'static [u8]],
-    encrypted: &'static str,
-    fallback: Option<&'static dyn Protocol>,
-    /// Clients may speak every protocol over HTTP, not only gRPC.
-    is_open: bool,
-    greet: for<'a> fn(Reached, Greeting<'a>) -> Greeted<'a>,
-}
-
 /// gRPC over HTTP/2.
-pub(crate) static GRPC: Web = Web {
+pub(crate) static GRPC: Protocol = Protocol {
     alpn: &[b"h2"],
-    encrypted: "grpcs",
     fallback: None,
-    is_open: false,
     greet: |reached, greeting| Box::pin(web_client::greet_grpc(reached, greeting)),
+    accept: |client| WebOpening::begin(client, "grpcs", false),
 };
 
 /// gRPC, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. nearcall's clients speak Connect.
-pub(crate) static WEB: Web = Web {
+pub(crate) static WEB: Protocol = Protocol {
     alpn: &[b"h2", b"http/1.1"],
-    encrypted: "https",
     fallback: Some(&HTTP1),
-    is_open: true,
     greet: |reached, greeting| Box::pin(web_client::greet(reached, greeting)),
+    accept: |client| WebOpening::begin(client, "https", true),
 };
 
 /// The same, for clients that have found HTTP/1.1. A server that has learned HTTP/2 meanwhile is to say so.
-static HTTP1: Web = Web {
-    alpn: &[b"h2", b"http/1.1"],
-    encrypted: "https",
-    fallback: None,
-    is_open: true,
-    greet: |reached, greeting| Box::pin(web_client::greet_http1(reached, greeting)),
-};
-
-impl Protocol for Web {
-    fn alpn(&self) -> &'static [&'static [u8]] {
-        self.alpn
-    }
-
-    fn encrypted(&self) -> &'static str {
-        self.encrypted
-    }
-
-    fn fallback(&self) -> Option<&'static dyn Protocol> {
-        self.fallback
-    }
-
-    fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a> {
-        (self.greet)(reached, greeting)
-    }
-
-    fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
-        let arrival = Arrival::begin(client, self.encrypted)?;
-        Ok(Box::new(WebOpening { arrival, looked_through: 0, is_open: self.is_open }))
-    }
-}
+static HTTP1: Protocol =
+    Protocol { fallback: None, greet: |reached, greeting| Box::pin(web_client::greet_http1(reached, greeting)), ..WEB };
 
 /// A client of HTTP whose first message has not arrived.
 #[derive(Debug)]
@@ -97,6 +57,12 @@ enum FirstRequest {
 }
 
 impl WebOpening {
+    /// Begins with a client that has just connected; `encrypted` is the scheme with which this is spoken over encrypted TCP.
+    fn begin(client: Client, encrypted: &'static str, is_open: bool) -> io::Result<Box<dyn Accepted>> {
+        let arrival = Arrival::begin(client, encrypted)?;
+        Ok(Box::new(Self { arrival, looked_through: 0, is_open }))
+    }
+
     /// How much of an HTTP client's first message has arrived: HTTP/2's preface, or the whole head of a request. The
     /// head is awaited here because no client may take longer for it than other clients for a handshake.
     fn first_request(&mut self) -> FirstRequest {

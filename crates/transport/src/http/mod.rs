@@ -7,6 +7,7 @@
 
 mod bell;
 mod client;
+mod closing;
 mod exchange;
 mod frames;
 mod held;

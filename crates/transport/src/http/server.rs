@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use nearcall_http::{
     Answer, Asked, Calls, Codec, Encoding, Event, Head, Origins, Out, Outcome, Protocol, Reads, Reply, Request,
@@ -11,6 +10,7 @@ use nearcall_http::{
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
+use super::closing::{Closing, GOODBYE};
 use super::frames::{Frames, bare, compresses, credit, message, owned, short, unsent, with_message};
 use super::inflow::{Inflow, Outflow};
 use super::role::Role;
@@ -39,22 +39,6 @@ pub(crate) struct Server<S> {
     closing: Closing,
     of: std::marker::PhantomData<fn(S)>,
 }
-
-/// How far the goodbye has got. Calls that the client begins before it has read the goodbye are accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closing {
-    No,
-    /// The goodbye was sent at this time, over HTTP/2 with a ping behind it.
-    Asked(Instant),
-    /// New calls are refused, in a way that lets the client try elsewhere.
-    Done,
-}
-
-/// The ping behind the goodbye: a client that answers it has read the goodbye.
-const GOODBYE: [u8; 8] = *b"goodbye\0";
-/// How long to wait for a client that does not answer that ping. After this, a call that it has just begun may be
-/// refused.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call under way.
 #[derive(Debug)]
@@ -129,7 +113,7 @@ impl<S: Calls> Server<S> {
             encoding: options.compression,
             calls: HashMap::new(),
             given_up: 0,
-            closing: Closing::No,
+            closing: Closing::default(),
             of: std::marker::PhantomData,
         }
     }
@@ -409,7 +393,7 @@ impl<S: Calls> Role for Server<S> {
             // The stream has its credit: it was refused for the memory.
             Event::MayGoOn { stream } if self.calls.contains_key(&stream) => frames.push_back(credit(stream, 0)),
             Event::Data { stream, cost, .. } => session.release(stream, cost),
-            Event::Pong(GOODBYE) => self.part(session),
+            Event::Pong(GOODBYE) => self.closing.part(session),
             // A client that sends GOAWAY ends its calls itself, and then the connection.
             Event::GoAway { .. }
             | Event::Pong(_)
@@ -483,14 +467,7 @@ impl<S: Calls> Role for Server<S> {
     }
 
     fn has_parted(&mut self, session: &mut S, waits: bool) -> bool {
-        match self.closing {
-            Closing::No | Closing::Done => true,
-            Closing::Asked(since) if waits && since.elapsed() < PATIENCE => false,
-            Closing::Asked(_) => {
-                self.part(session);
-                true
-            }
-        }
+        self.closing.has_parted(session, waits)
     }
 
     fn make_room(&mut self, session: &mut S, frames: &mut Frames) -> bool {
@@ -514,14 +491,6 @@ impl<S: Calls> Role for Server<S> {
 }
 
 impl<S: Calls> Server<S> {
-    /// Refuses calls that the client begins from now on, if the goodbye was sent.
-    fn part(&mut self, session: &mut S) {
-        if matches!(self.closing, Closing::Asked(_)) {
-            session.drain_now();
-            self.closing = Closing::Done;
-        }
-    }
-
     /// Handles a frame that is not part of a call's answer.
     fn put_other(
         &mut self,
@@ -539,26 +508,13 @@ impl<S: Calls> Server<S> {
                 Ok(())
             }
             Kind::GoAway => {
-                if self.closing == Closing::No {
-                    self.closing = Self::say_goodbye(session);
-                }
+                self.closing.say_goodbye(session);
                 Ok(())
             }
             // The session answers pings by itself.
             Kind::Pong => Ok(()),
             _ => Err(LinkError::Unfit("a gRPC client cannot be called".into())),
         }
-    }
-
-    /// Asks the client to begin no more calls on this connection.
-    fn say_goodbye(session: &mut S) -> Closing {
-        session.drain();
-        // HTTP/1.1 can say goodbye only in the next response. The client may have sent a request already, which it
-        // would not repeat: such a request is accepted until `PATIENCE` is over.
-        if let Some(session) = session.http2() {
-            session.ping(GOODBYE);
-        }
-        Closing::Asked(Instant::now())
     }
 
     /// The core has sent the last frame of a call.

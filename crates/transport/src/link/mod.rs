@@ -160,15 +160,19 @@ pub trait MemoryLink: Link {
 /// The account that a protocol with windows of its own keeps of each call, as HTTP does.
 pub trait Ledger {
     /// No handler works any more for this call of the peer's. Cheap.
-    fn finished(&self, call: u32);
+    fn finished(&self, _call: u32) {}
 
     /// Whether the next item of this call of the peer's, of `len` bytes, must wait although others need not: more is kept than
     /// may be, and the peer is to read first what it was sent of this very call. A frame of credit for the call tells when
     /// it has. Cheap while less is kept than may be.
-    fn is_held_up(&self, call: u32, len: usize) -> bool;
+    fn is_held_up(&self, _call: u32, _len: usize) -> bool {
+        false
+    }
 
     /// For when memory is freed: what has become of the calls that are [held up](Ledger::is_held_up).
-    fn held_up(&self) -> HeldUp;
+    fn held_up(&self) -> HeldUp {
+        HeldUp::Nothing
+    }
 
     /// What to say of the peer when there was no room for a frame in time, if the reason is not that the peer does not
     /// read.

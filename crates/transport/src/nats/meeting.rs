@@ -6,19 +6,16 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::time::Duration;
 
 use async_nats::{Message, StatusCode, Subject, Subscriber};
 use futures_util::StreamExt as _;
-use nearcall_platform::fork::Owned;
-use nearcall_platform::sys::send_with_fds;
-use rustix::rand::{GetRandomFlags, getrandom};
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{sleep, timeout};
+use nearcall_platform::sys::{random, send_with_fds};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::broker::{Broker, Denial, Servers};
 use super::pipe::{Ends, Pipe, readiness};
+use super::taking::{Taker, Taking, take};
 use super::thread::Thread;
 use crate::errors::ConnectError;
 use crate::link::pace::Pace;
@@ -30,10 +27,6 @@ const HELLO: &[u8] = b"nearcall/1";
 const GROUP: &str = "nearcall";
 /// How all subjects for answers begin. A server publishes at no other subject that a client names.
 const INBOX: &str = "_INBOX";
-/// How long a server waits before it looks for its NATS server again.
-const PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-
 /// Reaches a server, on behalf of a URL. What comes is a socket to speak to it.
 pub(crate) async fn dial(
     servers: &Servers,
@@ -100,19 +93,7 @@ async fn reach(
     Ok((pipe.map_err(|error| failed(&error))?, here.into()))
 }
 
-/// The end of listening: whoever drops it in the process that made it listens no more.
-#[derive(Debug)]
-pub(crate) struct Doorbell(Owned<Arc<Notify>>);
-
-impl Drop for Doorbell {
-    fn drop(&mut self) {
-        if let Some(end) = self.0.get() {
-            end.notify_one();
-        }
-    }
-}
-
-/// Takes clients at a subject, on behalf of a URL, until the doorbell is dropped. Each comes as a socket through `channel`.
+/// Takes clients at a subject, on behalf of a URL, until what is returned is dropped. Each comes as a socket through `channel`.
 ///
 /// # Errors
 /// The NATS server is not there, or does not let this process in.
@@ -122,10 +103,8 @@ pub(crate) fn listen(
     url: &str,
     options: &Options,
     channel: OwnedFd,
-) -> Result<Doorbell, ConnectError> {
+) -> Result<Taking, ConnectError> {
     let thread = Thread::get().map_err(|error| unavailable(url, &error))?;
-    let (tell, told) = oneshot::channel();
-    let end = Arc::new(Notify::new());
     let door = Door {
         thread: thread.clone(),
         servers: servers.clone(),
@@ -134,15 +113,7 @@ pub(crate) fn listen(
         options: options.clone(),
         channel,
     };
-    let ended = Arc::clone(&end);
-    thread.runtime.spawn(async move {
-        tokio::select! {
-            () = door.keep(tell) => {}
-            () = ended.notified() => {}
-        }
-    });
-    told.blocking_recv().map_err(|_| unavailable(url, &"its thread has failed"))??;
-    Ok(Doorbell(Owned::new(end)))
+    take(&thread, door, |why| unavailable(url, why))
 }
 
 /// Where clients come to a server.
@@ -155,40 +126,28 @@ struct Door {
     channel: OwnedFd,
 }
 
-impl Door {
-    /// Takes clients for ever. When the NATS server is lost, looks for it again.
-    async fn keep(&self, tell: oneshot::Sender<Result<(), ConnectError>>) {
-        let mut first = Some(tell);
-        let mut pause = PAUSE;
-        loop {
-            let ended = match self.servers.connect(&self.url, &self.options).await {
-                Ok(broker) => match self.subscribe(&broker).await {
-                    Ok(hellos) => {
-                        pause = PAUSE;
-                        if let Some(tell) = first.take() {
-                            _ = tell.send(Ok(()));
-                        }
-                        tokio::select! {
-                            () = self.take_clients(&broker, hellos) => {}
-                            () = broker.lost() => {}
-                        }
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                },
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended
-                && let Some(tell) = first.take()
-            {
-                _ = tell.send(Err(error));
-                return;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+impl Taker for Door {
+    type Source = Subscriber;
+
+    async fn begin(&self) -> Result<(Broker, Subscriber), ConnectError> {
+        let broker = self.servers.connect(&self.url, &self.options).await?;
+        let hellos = self.subscribe(&broker).await?;
+        Ok((broker, hellos))
     }
 
+    async fn pass_on(&self, broker: &Broker, hellos: &mut Subscriber) {
+        while let Some(hello) = hellos.next().await {
+            if let Some(other) = answering(&hello)
+                && let Some(version) = hello.payload.strip_prefix(b"nearcall/")
+            {
+                let refusal = (version != b"1").then_some("this server speaks another version of nearcall over NATS");
+                _ = self.admit(broker.clone(), other, refusal).await;
+            }
+        }
+    }
+}
+
+impl Door {
     /// Subscribes to the subject.
     ///
     /// # Errors
@@ -211,17 +170,6 @@ impl Door {
         }
     }
 
-    async fn take_clients(&self, broker: &Broker, mut hellos: Subscriber) {
-        while let Some(hello) = hellos.next().await {
-            if let Some(other) = answering(&hello)
-                && let Some(version) = hello.payload.strip_prefix(b"nearcall/")
-            {
-                let refusal = (version != b"1").then_some("this server speaks another version of nearcall over NATS");
-                _ = self.admit(broker.clone(), other, refusal).await;
-            }
-        }
-    }
-
     /// Hands a client to the server, or says why not.
     async fn admit(&self, broker: Broker, other: Subject, refusal: Option<&str>) -> io::Result<()> {
         let own = inbox(&self.options)?;
@@ -240,12 +188,8 @@ impl Door {
 
 /// A subject for answers that nobody else can guess.
 fn inbox(options: &Options) -> io::Result<Subject> {
-    let mut bytes = [0; 16];
-    if getrandom(&mut bytes, GetRandomFlags::empty())? != bytes.len() {
-        return Err(io::Error::other("the system gives no random numbers"));
-    }
     let prefix = options.nats.as_ref().map_or(INBOX, |login| &login.inbox);
-    Ok(format!("{prefix}.{:032x}", u128::from_le_bytes(bytes)).into())
+    Ok(format!("{prefix}.{:032x}", u128::from_le_bytes(random()?)).into())
 }
 
 /// The subject from which somebody speaks.

@@ -7,13 +7,15 @@
 //!
 //! Messages that the NATS server keeps are no connections, and have a folder of their own, [`durable`].
 //!
-//! The files have an order: `thread` (the one thread that does all this), `broker`, `pipe`, `meeting`, `durable`.
+//! The files have an order: `thread` (the one thread that does all this), `broker`, `pipe`, `taking`, `meeting`, `durable`.
 
 mod broker;
 pub(crate) mod durable;
 mod meeting;
 mod pipe;
+mod taking;
 mod thread;
 
 pub(crate) use broker::Servers;
-pub(crate) use meeting::{Doorbell, dial, listen};
+pub(crate) use meeting::{dial, listen};
+pub use taking::Taking;

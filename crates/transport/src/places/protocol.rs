@@ -1,6 +1,6 @@
 //! What is spoken over a socket, and makes links of sockets.
 
-use std::fmt::Debug;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -12,24 +12,16 @@ use super::place::Place;
 use crate::peer::Peer;
 
 /// What is spoken over a socket.
-pub(crate) trait Protocol: Debug + Send + Sync {
+#[derive(Debug)]
+pub(crate) struct Protocol {
     /// The protocols that TLS may agree on (ALPN); empty if none has to be.
-    fn alpn(&self) -> &'static [&'static [u8]];
-
-    /// The scheme with which this is spoken over encrypted TCP.
-    fn encrypted(&self) -> &'static str;
-
+    pub(crate) alpn: &'static [&'static [u8]],
     /// What a client speaks with a server that does not speak this, if there is something.
-    fn fallback(&self) -> Option<&'static dyn Protocol>;
-
+    pub(crate) fallback: Option<&'static Protocol>,
     /// Greets a server.
-    fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a>;
-
-    /// Begins with a client that has just connected.
-    ///
-    /// # Errors
-    /// The error of TLS.
-    fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>>;
+    pub(crate) greet: for<'a> fn(Reached, Greeting<'a>) -> Greeted<'a>,
+    /// Begins with a client that has just connected. The error is that of TLS.
+    pub(crate) accept: fn(Client) -> io::Result<Box<dyn Accepted>>,
 }
 
 /// A socket to a server.
@@ -41,14 +33,21 @@ pub(crate) struct Reached {
     pub(crate) peer: Option<Peer>,
     /// The configuration of TLS, and the name that the server's certificate must have.
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    pub(crate) protocol: &'static dyn Protocol,
+    pub(crate) protocol: &'static Protocol,
     /// The same place, for what the protocol [falls back](Protocol::fallback) to.
     pub(crate) fallback: Option<Arc<dyn Place>>,
 }
 
+impl Reached {
+    /// A socket without encryption, which says itself who the server is.
+    pub(crate) fn plainly(socket: OwnedFd, memory: SharedMemory, protocol: &'static Protocol) -> Self {
+        Self { socket, memory, peer: None, tls: None, protocol, fallback: None }
+    }
+}
+
 impl Dialled for Reached {
     fn greet(self: Box<Self>, greeting: Greeting<'_>) -> Greeted<'_> {
-        self.protocol.greet(*self, greeting)
+        (self.protocol.greet)(*self, greeting)
     }
 }
 

@@ -14,18 +14,24 @@ use crate::peer::{Admission, Peer};
 use crate::signal::Signal;
 
 /// Accepts clients who come by sockets.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sockets {
-    pub(crate) clients: Box<dyn Clients>,
+    pub(crate) clients: Arc<dyn Clients>,
     pub(crate) memory: SharedMemory,
     /// Who all clients are, if their sockets do not say that.
     pub(crate) peer: Option<Peer>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) admission: Admission,
-    pub(crate) protocol: &'static dyn Protocol,
+    pub(crate) protocol: &'static Protocol,
 }
 
 impl Sockets {
+    /// For clients of this user alone, without encryption, whose sockets say themselves who they are.
+    pub(crate) fn plainly(clients: impl Clients + 'static, memory: SharedMemory, protocol: &'static Protocol) -> Self {
+        let admission = Admission::default();
+        Self { clients: Arc::new(clients), memory, peer: None, tls: None, admission, protocol }
+    }
+
     /// The next client's bare socket, and its permit.
     fn next(&self) -> io::Result<Option<(OwnedFd, Option<Arc<ConnectionPermit>>)>> {
         loop {
@@ -58,7 +64,7 @@ impl Acceptor for Sockets {
         let peer = self.peer.clone().unwrap_or_else(|| self.memory.peer_of(socket.as_fd()));
         let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
         let client = Client { socket, peer, stranger, memory: self.memory, tls: self.tls.clone() };
-        Ok(Some(Arrived { opening: self.protocol.accept(client)?, permit }))
+        Ok(Some(Arrived { opening: (self.protocol.accept)(client)?, permit }))
     }
 
     fn by_sockets(&self) -> Option<&dyn HandsOver> {
@@ -76,13 +82,6 @@ impl HandsOver for Sockets {
     }
 
     fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Box<dyn Acceptor> {
-        Box::new(Self {
-            clients: Box::new(Handed { channel, returned }),
-            memory: self.memory,
-            peer: self.peer.clone(),
-            tls: self.tls.clone(),
-            admission: self.admission.clone(),
-            protocol: self.protocol,
-        })
+        Box::new(Self { clients: Arc::new(Handed { channel, returned }), ..self.clone() })
     }
 }

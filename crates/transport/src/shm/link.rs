@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
+use nearcall_platform::lock::OuterMutex;
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::{clock, sys};
 use nearcall_ring::{Consumer, LaneMemory as _, MappedLane, Record, Segment, SpinBudget, spin};
@@ -12,11 +12,13 @@ use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
 use super::absence::Absence;
+use super::ahead::Ahead;
 use super::borrowing::Borrowed;
 use super::handover::Handover;
 use super::lending::Lending;
 use super::reference::{self, Reference, References, Whose};
-use super::regions::{AHEAD, Filled, Mapped, Note, OwnRegions, Remainder};
+use super::regions::{Mapped, Note, OwnRegions, Remainder};
+use super::room::RoomWaiters;
 use super::sender::Sender;
 use super::shared::Shared;
 use super::socket::{Inbox, ring_bell};
@@ -27,7 +29,7 @@ use crate::limits::budget::{ALWAYS, Account, Charge};
 use crate::link::end::LinkEnd;
 use crate::link::native::{self, Delimited};
 use crate::link::outbox::{Frame, Outbox, Sink};
-use crate::link::{Flushed, HEAD_ROOM, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
+use crate::link::{Flushed, HEAD_ROOM, Link, MemoryLink, Properties, Room, Sent, Wait};
 use crate::memory::{HandedOver, Lease};
 use crate::options::Options;
 use crate::peer::Peer;
@@ -56,9 +58,7 @@ pub(crate) struct ShmLink {
     end: LinkEnd,
     /// Charges what the rings may take.
     _rings: Charge,
-    /// How many threads wait for room while another one receives.
-    room_waiters: AtomicU32,
-    room: (Mutex<()>, Condvar),
+    room: RoomWaiters,
 }
 
 /// What the peer said of itself in the handshake.
@@ -146,8 +146,7 @@ impl ShmLink {
             limit: options.max_message,
             end: LinkEnd::open(),
             _rings: rings,
-            room_waiters: AtomicU32::new(0),
-            room: (Mutex::new(()), Condvar::new()),
+            room: RoomWaiters::new(),
         }
     }
 
@@ -189,33 +188,6 @@ impl ShmLink {
             }
         };
         self.outbox.send(frame, Room::Wait(&mut blocked))
-    }
-
-    /// Fills a region for the payload, if that takes long: nobody waits for it then. Keep what is returned until the frame is
-    /// sent.
-    #[inline]
-    fn fill_ahead(&self, frame: &Frame<'_>) -> Option<Ahead<'_>> {
-        if frame.payload_len < AHEAD { None } else { self.fill_long_ahead(frame) }
-    }
-
-    #[cold]
-    fn fill_long_ahead(&self, frame: &Frame<'_>) -> Option<Ahead<'_>> {
-        let wanted = self.outbox.look(|sender| sender.begin_ahead(frame))?;
-        let ahead = Ahead(&self.outbox);
-        // If there is no memory, the frame finds that out in its turn.
-        let filled = Filled::new(wanted, frame.payload, frame.payload_len).ok();
-        self.outbox.look(|sender| sender.filled_ahead(filled));
-        Some(ahead)
-    }
-
-    /// Lets threads that wait for room look again; called whenever the bell may have rung for them.
-    fn notify_room(&self) {
-        // SeqCst, both: a waiting thread counts itself before its last look at `bells_heard`.
-        self.shared.bells_heard.fetch_add(1, Ordering::SeqCst);
-        if self.room_waiters.load(Ordering::SeqCst) > 0 {
-            let _guard = self.room.0.lock();
-            self.room.1.notify_all();
-        }
     }
 
     /// Spins until the ring has something, for at most `limit` nanoseconds and as long as it pays. Whether it has.
@@ -272,7 +244,7 @@ impl ShmLink {
         if let Some(cost) = own.wake_cost_ns() {
             budget.learn_wake_cost(cost);
         }
-        self.notify_room();
+        self.room.notify(&self.shared);
         match woken {
             // What the peer wrote before it died is still delivered.
             Err(LinkError::Closed) if consumer.has_record() => Ok(()),
@@ -367,7 +339,7 @@ impl ShmLink {
                 ready = lease.is_some();
             }
             // The read that found a region may have taken a bell from the socket as well.
-            self.notify_room();
+            self.room.notify(&self.shared);
             if ready {
                 break lease;
             }
@@ -426,16 +398,6 @@ fn mappings_of(note: Option<Note>, references: &[Reference]) -> usize {
     lent + usize::from(note.rest == Remainder::InRegion)
 }
 
-/// A frame under way for which a region was filled. Its region is taken back at the end if another was used.
-struct Ahead<'a>(&'a Outbox<Sender>);
-
-impl Drop for Ahead<'_> {
-    fn drop(&mut self) {
-        // Freed without the lock.
-        drop(self.0.look(Sender::take_ahead));
-    }
-}
-
 impl Wait for ShmLink {
     fn signal(&self) -> Signal<'_> {
         Signal::Descriptor(self.shared.socket.as_fd())
@@ -474,16 +436,8 @@ impl Wait for ShmLink {
                 other => other,
             };
         }
-        // SeqCst, both: this thread is counted before its last look at `bells_heard`, which `notify_room` writes first.
-        self.room_waiters.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.room.0.lock();
-        if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
-            // Not longer: perhaps no thread receives just now, and then none hears the bell.
-            self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
-        }
-        drop(guard);
-        self.room_waiters.fetch_sub(1, Ordering::SeqCst);
-        // For the same reason a sending thread has to notice the end by itself.
+        self.room.wait(&self.shared, timeout);
+        // Perhaps no thread receives just now: a sending thread has to notice the end by itself.
         if self.end.has_come() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
     }
 }
@@ -505,11 +459,11 @@ impl Link for ShmLink {
         let by = Delimited::ByRecord;
         let sent = match room {
             Room::Wait(blocked) => native::encoded(by, call, frame, |frame| {
-                let _ahead = self.fill_ahead(frame);
+                let _ahead = Ahead::fill(&self.outbox, frame);
                 self.send_patiently(frame, blocked)
             }),
             room => native::encoded(by, call, frame, |frame| {
-                let _ahead = self.fill_ahead(frame);
+                let _ahead = Ahead::fill(&self.outbox, frame);
                 self.outbox.send(frame, room)
             }),
         }?;
@@ -580,7 +534,7 @@ impl Link for ShmLink {
         self.shared.segment.own_side().leave();
         // The sleeping threads of both sides wake with an end of file. The descriptor stays open until drop.
         let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
-        self.notify_room();
+        self.room.notify(&self.shared);
         // A closed client may be held for long. A thread that receives now has the lock, and unmaps when it wakes.
         if let Some(mut receiver) = self.receiver.try_lock() {
             receiver.forget();
@@ -603,7 +557,7 @@ impl MemoryLink for ShmLink {
         if let Some(cost) = cost {
             budget.learn_wake_cost(cost);
         }
-        self.notify_room();
+        self.room.notify(&self.shared);
         match read {
             Err(LinkError::Closed) if consumer.has_record() => Ok(cost),
             other => other.map(|()| cost),

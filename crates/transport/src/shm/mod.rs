@@ -7,12 +7,14 @@
 //! regions and buffers, and, by hanging up, the news of the peer's death.
 
 mod absence;
+mod ahead;
 mod borrowing;
 mod handover;
 mod lending;
 mod link;
 mod reference;
 mod regions;
+mod room;
 mod sender;
 mod shared;
 mod socket;

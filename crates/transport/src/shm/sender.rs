@@ -49,7 +49,7 @@ impl Sink for Sender {
     }
 
     fn ask_for_room(&mut self) -> bool {
-        // SeqCst: `bells_heard` is read before the last look for room, so `wait_room` notices every later bell.
+        // SeqCst: `bells_heard` is read before the last look for room, so `RoomWaiters` notices every later bell.
         self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
         self.producer.declare_starved();
         self.starved = true;

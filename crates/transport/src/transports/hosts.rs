@@ -11,7 +11,6 @@ use super::address::Address;
 use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::peer::Admission;
 use crate::places::place::{Bound, Dialling, Each, Finding, Parsed, Place, Reconnect};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
 use crate::places::sockets::Sockets;
@@ -22,7 +21,7 @@ pub(super) struct Hosts {
     scheme: &'static str,
     address: Address,
     is_encrypted: bool,
-    protocol: &'static dyn Protocol,
+    protocol: &'static Protocol,
 }
 
 impl fmt::Display for Hosts {
@@ -36,9 +35,9 @@ impl Place for Hosts {
         Box::pin(async move {
             let tls = if self.is_encrypted { Some(self.client_side(options)?) } else { None };
             let socket = self.address.dial(self, pace).await?;
-            let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
-            let (memory, protocol) = (SharedMemory::Never, self.protocol);
-            Ok(Box::new(Reached { socket, memory, peer: None, tls, protocol, fallback }) as _)
+            let fallback = self.protocol.fallback.map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
+            let reached = Reached::plainly(socket, SharedMemory::Never, self.protocol);
+            Ok(Box::new(Reached { tls, fallback, ..reached }) as _)
         })
     }
 
@@ -54,15 +53,8 @@ impl Place for Hosts {
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let tls = if self.is_encrypted { Some(self.server_side(options)?) } else { None };
         let (clients, address) = self.address.listen(self, options, self.is_encrypted || options.allow_plaintext)?;
-        let acceptor = Box::new(Sockets {
-            clients: Box::new(clients),
-            memory: SharedMemory::Never,
-            peer: None,
-            tls,
-            admission: Admission::default(),
-            protocol: self.protocol,
-        });
-        Ok(Bound { acceptor, place: Arc::new(Self { address, ..self.clone() }) })
+        let sockets = Sockets { tls, ..Sockets::plainly(clients, SharedMemory::Never, self.protocol) };
+        Ok(Bound { acceptor: Box::new(sockets), place: Arc::new(Self { address, ..self.clone() }) })
     }
 
     fn reconnect(&self) -> Reconnect {
@@ -72,18 +64,18 @@ impl Place for Hosts {
 
 impl Hosts {
     /// Hosts that are reached without encryption.
-    pub(super) fn plain(scheme: &'static str, rest: &str, protocol: &'static dyn Protocol) -> Parsed {
+    pub(super) fn plain(scheme: &'static str, rest: &str, protocol: &'static Protocol) -> Parsed {
         Ok(Arc::new(Self { scheme, address: Address::parse(scheme, rest)?, is_encrypted: false, protocol }))
     }
 
     /// Hosts that are reached with encryption.
-    pub(super) fn encrypted(scheme: &'static str, rest: &str, protocol: &'static dyn Protocol) -> Parsed {
+    pub(super) fn encrypted(scheme: &'static str, rest: &str, protocol: &'static Protocol) -> Parsed {
         Ok(Arc::new(Self { scheme, address: Address::parse(scheme, rest)?, is_encrypted: true, protocol }))
     }
 
     /// What TLS may agree on.
     fn alpn(&self) -> Vec<Vec<u8>> {
-        self.protocol.alpn().iter().map(|name| name.to_vec()).collect()
+        self.protocol.alpn.iter().map(|name| name.to_vec()).collect()
     }
 
     /// The client's configuration of TLS, and the name that the server must have. Without options, the system's authorities are
@@ -102,7 +94,7 @@ impl Hosts {
             ServerName::try_from(host.to_owned()).map_err(|_| refuse(format!("{host:?} is no name of a server")))?
         };
         let mut config = side.config;
-        if !self.protocol.alpn().is_empty() {
+        if !self.protocol.alpn.is_empty() {
             Arc::make_mut(&mut config).alpn_protocols = self.alpn();
         }
         Ok((config, name))
@@ -116,7 +108,7 @@ impl Hosts {
             );
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
-        if !self.protocol.alpn().is_empty() {
+        if !self.protocol.alpn.is_empty() {
             Arc::make_mut(&mut config).alpn_protocols = self.alpn();
         }
         Ok(config)

@@ -21,7 +21,6 @@ use crate::errors::ConnectError;
 use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::peer::Admission;
 use crate::places::clients::{Clients, ConnectionPermit, ENDED};
 use crate::places::place::{Bound, Dialling, Place, Reconnect, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
@@ -69,7 +68,7 @@ impl Place for Inherited {
             })?;
             keep_from_children(socket.as_fd());
             let memory = memory_over(&socket);
-            Ok(Box::new(Reached { socket, memory, peer: None, tls: None, protocol: &NATIVE, fallback: None }) as _)
+            Ok(Box::new(Reached::plainly(socket, memory, &NATIVE)) as _)
         })
     }
 
@@ -81,14 +80,7 @@ impl Place for Inherited {
         // The only client is there already.
         descriptors::signal(&event);
         let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
-        let acceptor = Box::new(Sockets {
-            clients: Box::new(clients),
-            memory,
-            peer: None,
-            tls: None,
-            admission: Admission::default(),
-            protocol: &NATIVE,
-        });
+        let acceptor = Box::new(Sockets::plainly(clients, memory, &NATIVE));
         Ok(Bound { acceptor, place: Arc::new(Self::new(self.number)) })
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Local {
     url: String,
     found: FoundBy,
     memory: SharedMemory,
-    protocol: &'static dyn Protocol,
+    protocol: &'static Protocol,
 }
 
 /// How both sides find the place.
@@ -41,7 +41,7 @@ impl Local {
     }
 
     /// The socket at a path.
-    pub(super) fn at(scheme: &str, path: &str, protocol: &'static dyn Protocol) -> Parsed {
+    pub(super) fn at(scheme: &str, path: &str, protocol: &'static Protocol) -> Parsed {
         if !path.starts_with('/') || path.len() == 1 {
             return Err(format!("{scheme}:// takes an absolute path: write {scheme}:///path/to/socket"));
         }
@@ -82,15 +82,8 @@ impl Place for Local {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), self.brings(), pace).await?;
-            let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
-            Ok(Box::new(Reached {
-                socket,
-                memory: self.memory,
-                peer: None,
-                tls: None,
-                protocol: self.protocol,
-                fallback,
-            }) as _)
+            let fallback = self.protocol.fallback.map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
+            Ok(Box::new(Reached { fallback, ..Reached::plainly(socket, self.memory, self.protocol) }) as _)
         })
     }
 
@@ -103,15 +96,8 @@ impl Place for Local {
             !admission.is_closed(),
             self.brings(),
         )?;
-        let acceptor = Box::new(Sockets {
-            clients: Box::new(clients),
-            memory: self.memory,
-            peer: None,
-            tls: None,
-            admission,
-            protocol: self.protocol,
-        });
-        Ok(Bound { acceptor, place: Arc::new(self.clone()) })
+        let sockets = Sockets { admission, ..Sockets::plainly(clients, self.memory, self.protocol) };
+        Ok(Bound { acceptor: Box::new(sockets), place: Arc::new(self.clone()) })
     }
 
     fn reconnect(&self) -> Reconnect {

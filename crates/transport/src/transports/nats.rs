@@ -13,9 +13,9 @@ use crate::errors::ConnectError;
 use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::nats::durable::Durable;
-use crate::nats::{self, Doorbell, Servers};
+use crate::nats::{self, Servers, Taking};
 use crate::options::Options;
-use crate::peer::{Admission, Peer};
+use crate::peer::Peer;
 use crate::places::clients::{Clients, ConnectionPermit, Handed};
 use crate::places::place::{Bound, Dialling, Parsed, Place, Reconnect, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
@@ -103,8 +103,8 @@ impl Place for Subject {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = nats::dial(&self.servers, &self.name, &self.url, options, pace).await?;
-            let (memory, peer) = (SharedMemory::Never, Some(self.peer()));
-            Ok(Box::new(Reached { socket, memory, peer, tls: None, protocol: &NATIVE, fallback: None }) as _)
+            let reached = Reached::plainly(socket, SharedMemory::Never, &NATIVE);
+            Ok(Box::new(Reached { peer: Some(self.peer()), ..reached }) as _)
         })
     }
 
@@ -113,21 +113,15 @@ impl Place for Subject {
         let (channel, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let handed = Handed { channel, returned: Arc::new(descriptors::new_event()?) };
         let listening = nats::listen(&self.servers, &self.name, &self.url, options, other);
-        let doorbell = listening.map_err(|error| match error {
+        let taking = listening.map_err(|error| match error {
             ConnectError::Options(_) | ConnectError::Refused(_) | ConnectError::Untrusted(_) => {
                 io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
             }
             error => io::Error::other(error.to_string()),
         })?;
-        let acceptor = Box::new(Sockets {
-            clients: Box::new(AtSubject { handed, _doorbell: doorbell }),
-            memory: SharedMemory::Never,
-            peer: Some(self.peer()),
-            tls: None,
-            admission: Admission::default(),
-            protocol: &NATIVE,
-        });
-        Ok(Bound { acceptor, place: Arc::new(self.clone()) })
+        let clients = AtSubject { handed, _taking: taking };
+        let sockets = Sockets { peer: Some(self.peer()), ..Sockets::plainly(clients, SharedMemory::Never, &NATIVE) };
+        Ok(Bound { acceptor: Box::new(sockets), place: Arc::new(self.clone()) })
     }
 
     fn reconnect(&self) -> Reconnect {
@@ -139,7 +133,7 @@ impl Place for Subject {
 #[derive(Debug)]
 struct AtSubject {
     handed: Handed,
-    _doorbell: Doorbell,
+    _taking: Taking,
 }
 
 impl Clients for AtSubject {

@@ -184,9 +184,9 @@ impl CallContext {
         // The connection may forget a cancellation; for a handler that was told of it, it stays true.
         let cancelled = self.known.lock().cancelled
             || self.call().is_some_and(|call| call.is_cancelled())
-            || self
-                .connection()
-                .is_none_or(|connection| connection.is_dead() || connection.was_cancelled(self.id, self.ordinal));
+            || self.connection().is_none_or(|connection| {
+                connection.is_dead() || connection.past_calls.was_cancelled(self.id, self.ordinal)
+            });
         self.known.lock().cancelled |= cancelled;
         cancelled
     }

@@ -3,11 +3,11 @@
 //! What comes from the client is the business of [`super::inbound`].
 
 pub(in crate::server) mod adopted;
+mod past_calls;
 pub(in crate::server) mod values;
 mod write_interest;
 
 use crate::sync::{AtomicBool, Ordering, fence};
-use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use rustix::event::epoll::EventFlags;
 use crate::client;
 use crate::exports::Exports;
 use crate::given::{given_in, release_payloads};
+use crate::server::connection::past_calls::PastCalls;
 use crate::server::connection::write_interest::{Sends, WriteInterest};
 use crate::server::shared::Shared;
 use crate::server::shared::early_ends::WatchedCalls;
@@ -44,9 +45,7 @@ pub struct ServerConnection {
     since: Instant,
     /// The log says why the connection ended.
     told: OnceLock<()>,
-    /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
-    /// had arrived by then. A later call with the same number is another one.
-    cancelled: Mutex<VecDeque<(u32, u64)>>,
+    pub(in crate::server) past_calls: PastCalls,
     /// Calls for whose early end an errand was left.
     pub(in crate::server) watched_calls: WatchedCalls,
     /// The client watches the server's statistics.
@@ -57,9 +56,6 @@ pub struct ServerConnection {
     room_wanted: AtomicBool,
     /// Items are kept back, and the receiving thread will be told.
     keeps: AtomicBool,
-    /// Ended calls whose late items may still give references, by the client's numbers; made with the first such call. In an
-    /// item of any other call, bytes that look like a reference may be the user's own.
-    ended_giving: OnceLock<Mutex<VecDeque<u32>>>,
     /// The flag that says, in the frames of calls handled here, which side began the call: [`flags::BACK`] if this side
     /// did not accept the connection.
     side: u8,
@@ -103,17 +99,6 @@ const FULL: usize = 1 << 20;
 /// About how long an item that was kept back waits if no other follows. If others follow, a link also sends the items that
 /// it has kept for this time.
 const HOLD_BACK: Duration = Duration::from_micros(100);
-
-/// How many calls are remembered that were cancelled, for handlers that may ask, and how many that have ended and may still
-/// give references. Older ones are forgotten; references given in their items count until the connection ends.
-const MOST_REMEMBERED: usize = 1024;
-
-fn remember<T>(calls: &mut VecDeque<T>, call: T) {
-    if calls.len() >= MOST_REMEMBERED {
-        calls.pop_front();
-    }
-    calls.push_back(call);
-}
 
 /// The connection as the flag for its waiting frames sees it.
 impl Sends for ServerConnection {
@@ -218,13 +203,12 @@ impl ServerConnection {
             since: Instant::now(),
             shared: Arc::clone(shared),
             told: OnceLock::new(),
-            cancelled: Mutex::default(),
+            past_calls: PastCalls::default(),
             watched_calls: WatchedCalls::default(),
             watches: Mutex::default(),
             write_interest: WriteInterest::default(),
             room_wanted: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
-            ended_giving: OnceLock::new(),
             side: 0,
             caller: OnceLock::new(),
             exports,
@@ -432,12 +416,7 @@ impl ServerConnection {
 
     /// Notes the cancellation of a call without a registered `ServerCall`.
     pub(in crate::server) fn note_cancelled(&self, call: u32) {
-        remember(&mut self.cancelled.lock(), (call, self.session.arrived()));
-    }
-
-    /// Whether the call with this number and this ordinal was cancelled.
-    pub(in crate::server) fn was_cancelled(&self, call: u32, ordinal: u64) -> bool {
-        self.cancelled.lock().iter().any(|&(number, arrived)| number == call && arrived > ordinal)
+        self.past_calls.note_cancelled(call, self.session.arrived());
     }
 
     /// Whether the client reads what it is sent: if not, its frames get no answer, and none of its calls is begun. Cheap.
@@ -580,23 +559,10 @@ impl ServerConnection {
         }
     }
 
-    /// A call begins: items with its number are its own from now on.
-    #[inline]
-    pub(in crate::server) fn note_begun(&self, call: u32) {
-        if let Some(calls) = self.ended_giving.get() {
-            calls.lock().retain(|&ended| ended != call);
-        }
-    }
-
-    /// A call has ended here whose late items may still give references.
-    pub(in crate::server) fn note_ended(&self, call: u32) {
-        remember(&mut self.ended_giving.get_or_init(Mutex::default).lock(), call);
-    }
-
     /// An item came for a call that is not under way. If it may belong to a call that has ended here, nobody will read
     /// it: the references given in it are released.
     pub(in crate::server) fn let_go_of_item(&self, item: &Incoming) {
-        if self.ended_giving.get().is_some_and(|calls| calls.lock().contains(&item.head.call)) {
+        if self.past_calls.may_give(item.head.call) {
             self.release_given(&given_in(&item.head, &item.payload));
         }
     }

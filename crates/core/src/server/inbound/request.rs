@@ -125,7 +125,7 @@ impl Request {
         !self.is_oneway()
             && (self.connection().is_dead()
                 || self.call.as_ref().is_some_and(|call| call.is_cancelled())
-                || self.connection().was_cancelled(self.head.call, self.ordinal))
+                || self.connection().past_calls.was_cancelled(self.head.call, self.ordinal))
     }
 
     /// The circumstances of the call, for its handler.
@@ -322,7 +322,7 @@ impl Request {
         if let Some(call) = &self.call {
             if self.routing.item_references {
                 // Before `inbound.forget`: an item that no longer finds the call must find this note.
-                self.connection().note_ended(self.head.call);
+                self.connection().past_calls.note_ended(self.head.call);
             }
             self.inbound.forget(self.head.call);
             if self.routing.streams {

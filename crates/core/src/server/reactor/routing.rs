@@ -259,7 +259,7 @@ impl Inbound<Request> {
         }
         if request.routing.item_references {
             // Items of the stream may be on their way, and references in them are released when they arrive.
-            connection.note_ended(request.head.call);
+            connection.past_calls.note_ended(request.head.call);
         }
         if shared.is_stopping() {
             // The GOAWAY to all clients may not be sent yet. Without it the client would not know that it may try again.
@@ -281,7 +281,7 @@ impl Inbound<Request> {
         let routing = request.routing;
         if routing.is_tracked() && !request.is_oneway() {
             let id = request.head.call;
-            self.connection.note_begun(id);
+            self.connection.past_calls.note_begun(id);
             let (observer, measured) = (directory.observer(routing.handler), request.measured.clone());
             let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, observer, measured, routing));
             if !self.calls.lock().insert(&call) {

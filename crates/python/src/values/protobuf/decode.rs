@@ -10,17 +10,18 @@ use super::making::{Found, Making, Parts, is_message};
 use super::plan::{Element, Field, Form, Kind, Shape};
 use super::strings::text;
 use super::trouble::{Result, Trouble};
-use super::{anything, output, times};
+use super::{anything, times};
 
 /// What has been read of a field.
 enum Slot<'a, 'py> {
-    Empty,
-    Value(Bound<'py, PyAny>),
+    Found(Found<'py>),
     /// A message, which is decoded when all its parts are known. The parts are not copied: a peer may nest messages,
     /// and each level would keep a copy.
     Message(Parts<'a>),
-    Items(Vec<Bound<'py, PyAny>>),
-    Entries(Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>),
+}
+
+impl Slot<'_, '_> {
+    const EMPTY: Self = Self::Found(Found::Empty);
 }
 
 impl<'py> Making<'_, 'py> {
@@ -31,7 +32,7 @@ impl<'py> Making<'_, 'py> {
         }
         let plan = self.plan;
         let message = &plan.messages[index];
-        let mut slots: SmallVec<[Slot<'_, 'py>; 8]> = message.fields.iter().map(|_| Slot::Empty).collect();
+        let mut slots: SmallVec<[Slot<'_, 'py>; 8]> = message.fields.iter().map(|_| Slot::EMPTY).collect();
         let mut fields = Fields::of_parts(parts);
         let mut chosen = None;
         while let Some((number, wire)) = fields.next()? {
@@ -46,13 +47,13 @@ impl<'py> Making<'_, 'py> {
                 // The last member counts, and the member before it counts as absent.
                 for (other, slot) in slots.iter_mut().enumerate() {
                     if other != place {
-                        *slot = Slot::Empty;
+                        *slot = Slot::EMPTY;
                     }
                 }
             }
         }
         self.assemble(message, chosen, |this, place, field| {
-            let slot = std::mem::replace(&mut slots[place], Slot::Empty);
+            let slot = std::mem::replace(&mut slots[place], Slot::EMPTY);
             this.found(&field.element, slot, depth)
         })
     }
@@ -83,7 +84,7 @@ impl<'py> Making<'_, 'py> {
                     self.budget.take(self.py, sizes::NUMBER)?;
                     parts.push(bytes);
                 }
-                _ => {
+                Slot::Found(_) => {
                     self.budget.take(self.py, self.plan.weight(element))?;
                     *slot = Slot::Message(Parts::from_slice(&[bytes]));
                 }
@@ -92,7 +93,7 @@ impl<'py> Making<'_, 'py> {
         }
         self.budget.take(self.py, self.plan.weight(element))?;
         let Some(value) = self.element(element, wire, depth)? else { return Ok(false) };
-        *slot = Slot::Value(value);
+        *slot = Slot::Found(Found::Value(value));
         Ok(true)
     }
 
@@ -103,15 +104,12 @@ impl<'py> Making<'_, 'py> {
         wire: Wire<'a>,
         depth: usize,
     ) -> Result<bool> {
-        if matches!(slot, Slot::Empty) {
-            *slot = Slot::Items(Vec::new());
+        if matches!(slot, Slot::Found(Found::Empty)) {
+            *slot = Slot::Found(Found::Items(Vec::new()));
         }
-        let Slot::Items(items) = slot else { return Ok(false) };
-        if let (true, Wire::Bytes(mut bytes)) = (output::is_packed(&element.kind), wire) {
-            let scalar = match element.kind {
-                Kind::Scalar(scalar) => scalar,
-                _ => Scalar::Enum,
-            };
+        let Slot::Found(Found::Items(items)) = slot else { return Ok(false) };
+        let scalar = element.kind.on_wire();
+        if let (true, Wire::Bytes(mut bytes)) = (scalar.is_packed(), wire) {
             while !bytes.is_empty() {
                 self.budget.take(self.py, self.plan.weight(element))?;
                 let index = items.len();
@@ -139,13 +137,13 @@ impl<'py> Making<'_, 'py> {
         depth: usize,
     ) -> Result<bool> {
         let Wire::Bytes(bytes) = wire else { return Ok(false) };
-        if matches!(slot, Slot::Empty) {
-            *slot = Slot::Entries(Vec::new());
+        if matches!(slot, Slot::Found(Found::Empty)) {
+            *slot = Slot::Found(Found::Entries(Vec::new()));
         }
-        let Slot::Entries(entries) = slot else { return Ok(false) };
+        let Slot::Found(Found::Entries(entries)) = slot else { return Ok(false) };
         // What the key and the value take is charged where they are read, and the dict when it is complete.
         self.budget.take(self.py, 2 * sizes::SHARED)?;
-        let (mut name, mut value) = (Slot::Empty, Slot::Empty);
+        let (mut name, mut value) = (Slot::EMPTY, Slot::EMPTY);
         let mut fields = Fields::of(bytes);
         while let Some((number, wire)) = fields.next()? {
             match number {
@@ -155,7 +153,7 @@ impl<'py> Making<'_, 'py> {
             };
         }
         let name = match name {
-            Slot::Value(name) => name,
+            Slot::Found(Found::Value(name)) => name,
             _ => self.zero(key)?,
         };
         let value = self.found(element, value, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
@@ -175,34 +173,21 @@ impl<'py> Making<'_, 'py> {
     }
 
     fn found(&mut self, element: &Element, slot: Slot<'_, 'py>, depth: usize) -> Result<Found<'py>> {
-        Ok(match slot {
-            Slot::Empty => Found::Empty,
-            Slot::Value(value) => Found::Value(value),
-            Slot::Message(parts) => Found::Value(self.decoded(element, &parts, depth)?),
-            Slot::Items(items) => Found::Items(items),
-            Slot::Entries(entries) => Found::Entries(entries),
-        })
+        match slot {
+            Slot::Found(found) => Ok(found),
+            Slot::Message(parts) => self.decoded(element, &parts, depth).map(Found::Value),
+        }
     }
 
     /// Decodes one value; `None` if the wire type does not fit.
     #[inline]
     fn element(&mut self, element: &Element, wire: Wire<'_>, depth: usize) -> Result<Option<Bound<'py, PyAny>>> {
-        let bytes = match (&element.kind, wire) {
-            (Kind::Scalar(scalar), wire) if scalar.is_packed() => {
-                return match scalar.number(wire)? {
-                    Some(number) => self.number(element, number).map(Some),
-                    None => Ok(None),
-                };
-            }
-            (Kind::Enum(_), wire) => {
-                return match Scalar::Enum.number(wire)? {
-                    Some(number) => self.number(element, number).map(Some),
-                    None => Ok(None),
-                };
-            }
-            (_, Wire::Bytes(bytes)) => bytes,
-            _ => return Ok(None),
-        };
+        let scalar = element.kind.on_wire();
+        if scalar.is_packed() {
+            let number = scalar.number(wire)?;
+            return number.map(|number| self.number(element, number)).transpose();
+        }
+        let Wire::Bytes(bytes) = wire else { return Ok(None) };
         match element.kind {
             Kind::Scalar(Scalar::String) => text(self.py, bytes).and_then(|value| self.seen(element, value)).map(Some),
             Kind::Scalar(_) => self.seen(element, PyBytes::new(self.py, bytes).into_any()).map(Some),

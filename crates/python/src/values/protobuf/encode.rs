@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
-use super::output::{Output, has_quotes, is_packed, wire_type};
+use super::output::{Output, has_quotes};
 use super::plan::{Absent, Element, Field, Form, InJson, Kind, Message, Plan, Shape};
 use super::strings::{type_name, utf8};
 use super::trouble::{Result, Trouble, raised, refused};
@@ -154,7 +154,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
             chosen = message.fields.iter().find(of_floats);
         }
         match chosen {
-            Some(field) => self.single(field, value, depth),
+            Some(field) => self.keyed(field, value, depth).map_err(|trouble| trouble.in_field(&field.shown)),
             None => Err(Self::not_of(message, value)),
         }
     }
@@ -172,21 +172,11 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         }
         let put = match &field.shape {
             Shape::Implicit => self.implicit(field, value, depth),
-            Shape::Presence => return self.presence(field, value, depth),
+            Shape::Presence => self.keyed(field, value, depth),
             Shape::Map(key) => self.map(field, key, value, depth),
             Shape::List | Shape::Tuple | Shape::Set | Shape::Frozenset => self.repeated(field, value, depth),
         };
         put.and_then(|()| self.check(field.check.as_ref(), value)).map_err(|trouble| trouble.in_field(&field.shown))
-    }
-
-    fn presence(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.single(field, value, depth)?;
-        self.check(field.check.as_ref(), value).map_err(|trouble| trouble.in_field(&field.shown))
-    }
-
-    /// Appends a field that is there once.
-    fn single(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.keyed(field, value, depth).map_err(|trouble| trouble.in_field(&field.shown))
     }
 
     fn implicit(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
@@ -196,9 +186,10 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         Ok(())
     }
 
+    /// Appends a field that is there once.
     #[inline]
     fn keyed(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.out.tag(field.number, wire_type(&field.element.kind));
+        self.out.tag(field.number, field.element.kind.on_wire().wire_type());
         self.key(field);
         self.element(&field.element, value, depth)
     }
@@ -214,7 +205,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         let element = &field.element;
         self.key(field);
         self.out.raw("[");
-        let packed = !O::JSON && is_packed(&element.kind);
+        let packed = !O::JSON && element.kind.on_wire().is_packed();
         // Where packed numbers begin, if there are any.
         let mut numbers = None;
         let mut put = |this: &mut Self, index: usize, item: &Bound<'py, PyAny>| {
@@ -222,7 +213,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
             if packed {
                 numbers.get_or_insert_with(|| this.out.open(field.number, ""));
             } else {
-                this.out.tag(field.number, wire_type(&element.kind));
+                this.out.tag(field.number, element.kind.on_wire().wire_type());
             }
             this.element(element, item, depth).map_err(|trouble| trouble.in_item(index))
         };
@@ -255,11 +246,11 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
             let (name, item): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract().map_err(raised)?;
             self.out.separate();
             let entry = self.out.open(field.number, quote);
-            self.out.tag(1, wire_type(&key.kind));
+            self.out.tag(1, key.kind.on_wire().wire_type());
             self.element(key, &name, depth).map_err(|trouble| trouble.in_key(&name))?;
             self.out.raw(quote);
             self.out.raw(":");
-            self.out.tag(2, wire_type(&field.element.kind));
+            self.out.tag(2, field.element.kind.on_wire().wire_type());
             self.element(&field.element, &item, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
             self.out.close(entry, "");
         }

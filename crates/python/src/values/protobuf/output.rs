@@ -89,12 +89,9 @@ impl Output for Writer {
     fn drop_zero(&mut self, before: usize, field: &Field) {
         // A value of zero bytes only is a zero, which need not be sent.
         let written = self.since(before);
-        let width = match field.element.kind {
-            Kind::Scalar(scalar) => match scalar.wire_type() {
-                1 => 8,
-                5 => 4,
-                _ => 1,
-            },
+        let width = match field.element.kind.on_wire().wire_type() {
+            1 => 8,
+            5 => 4,
             _ => 1,
         };
         if let Some((tag, zeros)) = written.split_at_checked(written.len().saturating_sub(width))
@@ -163,22 +160,6 @@ impl Output for Writer {
 
     fn duration(&mut self, seconds: i64, nanos: i64) {
         self.timestamp(seconds, nanos);
-    }
-}
-
-pub(super) fn wire_type(kind: &Kind) -> u8 {
-    match kind {
-        Kind::Scalar(scalar) => scalar.wire_type(),
-        Kind::Enum(_) => Scalar::Enum.wire_type(),
-        _ => Scalar::Bytes.wire_type(),
-    }
-}
-
-pub(super) fn is_packed(kind: &Kind) -> bool {
-    match kind {
-        Kind::Scalar(scalar) => scalar.is_packed(),
-        Kind::Enum(_) => true,
-        _ => false,
     }
 }
 

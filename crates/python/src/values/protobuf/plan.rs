@@ -142,6 +142,18 @@ pub(super) enum Kind {
     Any,
 }
 
+impl Kind {
+    /// What it is like in Protobuf's bytes: an enum is a number, and every message is bytes.
+    #[inline]
+    pub(super) fn on_wire(&self) -> Scalar {
+        match self {
+            Self::Scalar(scalar) => *scalar,
+            Self::Enum(_) => Scalar::Enum,
+            _ => Scalar::Bytes,
+        }
+    }
+}
+
 /// The members of an enum. `by_number` keeps them alive, so their addresses in `by_member` stay valid.
 pub(super) struct Members {
     pub(super) by_number: HashMap<i32, Py<PyAny>>,

@@ -19,16 +19,13 @@ use crate::errors::ConnectError;
 use crate::options::Options;
 
 pub use sending::{Sender, Unsent};
-pub use taking::{Delivery, Settled, Taking, take};
+pub use taking::{Delivery, Settled, take};
 
 /// How long messages are kept in a stream that is made here, and how many bytes of them.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEPT_BYTES: i64 = 1 << 30;
 /// Copies of them, where the NATS servers are so many.
 const COPIES: usize = 3;
-/// How long a process waits before it looks for its NATS server again.
-const PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// A subject whose messages are kept.
 #[derive(Debug, Clone)]

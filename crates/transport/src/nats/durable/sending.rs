@@ -9,12 +9,13 @@ use async_nats::jetstream::message::PublishMessage;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
-use rustix::rand::{GetRandomFlags, getrandom};
+use nearcall_platform::sys::random;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::{Durable, LONGEST_PAUSE, PAUSE};
+use super::Durable;
 use crate::errors::ConnectError;
+use crate::nats::taking::Pauses;
 use crate::nats::thread::Thread;
 use crate::options::Options;
 use crate::sync::{AtomicBool, Ordering};
@@ -190,18 +191,18 @@ impl Shared {
 
     async fn run(&self, options: &Options) {
         // A number that comes twice, because its acknowledgement was lost, is kept once.
-        let mut salt = [0; 8];
-        if getrandom(&mut salt, GetRandomFlags::empty()) != Ok(salt.len()) {
-            let failure = self.place.unavailable(&"the system has no random numbers");
-            self.state.lock().failure = Some(Arc::new(failure));
-            return;
-        }
-        let salt = u64::from_ne_bytes(salt);
-        let mut pause = PAUSE;
+        let salt = match random() {
+            Ok(salt) => u64::from_ne_bytes(salt),
+            Err(error) => {
+                self.state.lock().failure = Some(Arc::new(self.place.unavailable(&error)));
+                return;
+            }
+        };
+        let mut pauses = Pauses::default();
         while !self.state.lock().over {
             let failure = match self.place.reach(options).await {
                 Ok((broker, context, _)) => {
-                    pause = PAUSE;
+                    pauses = Pauses::default();
                     // What stands beside a message's bytes is counted by the server, too.
                     self.stand(Some(broker.client.server_info().max_payload.saturating_sub(MESSAGE_COST)), None);
                     tokio::select! {
@@ -213,10 +214,9 @@ impl Shared {
             };
             self.stand(None, Some(failure));
             tokio::select! {
-                () = sleep(pause) => {}
+                () = sleep(pauses.next()) => {}
                 () = self.news.notified() => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

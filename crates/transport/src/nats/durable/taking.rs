@@ -1,6 +1,6 @@
 //! Messages that a NATS server has kept, for one of a group.
 
-use std::fmt::{self, Debug};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::message::{Acker, Message};
 use futures_util::{FutureExt as _, StreamExt as _};
-use nearcall_platform::fork::Owned;
 use nearcall_platform::lock::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::{Durable, LONGEST_PAUSE, PAUSE, name_of};
+use super::{Durable, name_of};
 use crate::errors::ConnectError;
 use crate::nats::broker::Broker;
+use crate::nats::taking::{self, Taker, Taking};
 use crate::nats::thread::Thread;
 use crate::options::Options;
 
@@ -55,18 +55,6 @@ impl Delivery {
     }
 }
 
-/// Gets messages, until this is dropped in the process that made it.
-#[derive(Debug)]
-pub struct Taking(Owned<Arc<Notify>>);
-
-impl Drop for Taking {
-    fn drop(&mut self) {
-        if let Some(end) = self.0.get() {
-            end.notify_one();
-        }
-    }
-}
-
 type Sink = Box<dyn Fn(Vec<u8>, Delivery) + Send + Sync>;
 
 /// Gets messages of a subject as a member of a group, from now on. `sink` is called with each, in the thread that reads for all, and must not
@@ -76,68 +64,30 @@ type Sink = Box<dyn Fn(Vec<u8>, Delivery) + Send + Sync>;
 /// The NATS server is not there, keeps no messages, or does not let this process in.
 pub fn take(place: Durable, options: &Options, group: &str, sink: Sink) -> Result<Taking, ConnectError> {
     let thread = Thread::get().map_err(|error| place.unavailable(&error))?;
-    let (tell, told) = oneshot::channel();
-    let (end, failed) = (Arc::new(Notify::new()), place.unavailable(&"its thread has failed"));
-    let taker = Taker {
+    let taker = Member {
         thread: thread.clone(),
         place,
         options: options.clone(),
         group: name_of(group),
         sink,
         room: Arc::new(Semaphore::new(MAX_TAKEN as usize)),
-        end: Arc::clone(&end),
     };
-    thread.runtime.spawn(async move { taker.keep(tell).await });
-    told.blocking_recv().map_err(|_| failed)??;
-    Ok(Taking(Owned::new(end)))
+    let place = taker.place.clone();
+    taking::take(&thread, taker, |why| place.unavailable(why))
 }
 
-struct Taker {
+/// A member of a group.
+struct Member {
     thread: Thread,
     place: Durable,
     options: Options,
     group: String,
     sink: Sink,
     room: Arc<Semaphore>,
-    end: Arc<Notify>,
 }
 
-impl Debug for Taker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Taker").field("place", &self.place).field("group", &self.group).finish_non_exhaustive()
-    }
-}
-
-impl Taker {
-    async fn keep(&self, tell: oneshot::Sender<Result<(), ConnectError>>) {
-        let (mut first, mut pause) = (Some(tell), PAUSE);
-        loop {
-            match self.begin().await {
-                Ok((broker, mut messages)) => {
-                    pause = PAUSE;
-                    _ = first.take().map(|tell| tell.send(Ok(())));
-                    tokio::select! {
-                        () = self.pass_on(&mut messages) => {}
-                        () = broker.lost() => {}
-                        () = self.end.notified() => {
-                            return self.leave(&broker, messages).await;
-                        }
-                    }
-                }
-                Err(error) => {
-                    if let Some(tell) = first.take() {
-                        _ = tell.send(Err(error));
-                        return;
-                    }
-                }
-            }
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = self.end.notified() => return,
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
+impl Taker for Member {
+    type Source = pull::Stream;
 
     async fn begin(&self) -> Result<(Broker, pull::Stream), ConnectError> {
         let (broker, _, stream) = self.place.reach(&self.options).await?;
@@ -157,8 +107,7 @@ impl Taker {
         Ok((broker, messages.map_err(|error| failed(&error))?))
     }
 
-    /// Passes messages on until they stop coming.
-    async fn pass_on(&self, messages: &mut pull::Stream) {
+    async fn pass_on(&self, _broker: &Broker, messages: &mut pull::Stream) {
         loop {
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
             // A heartbeat that is missing, or a consumer that was taken away: begin anew.
