@@ -256,10 +256,15 @@ impl Head {
         if rest.len() != usize::from(end) - FIXED + trace {
             return Err(BadMessage("the lengths in its head are wrong"));
         }
-        // All texts at once: they are UTF-8 if all of it is, and no character goes beyond the end of one.
+        // All texts at once: they are UTF-8 if all of it is, and no character goes beyond the end of one. Most are ASCII,
+        // which is seen sooner.
         let [from, inner @ .., to] = ends.map(usize::from);
-        let whole = std::str::from_utf8(&head[from..to]).ok();
-        if !whole.is_some_and(|whole| inner.iter().all(|end| whole.is_char_boundary(end - from))) {
+        let texts = &head[from..to];
+        let are_whole = || {
+            let whole = std::str::from_utf8(texts).ok();
+            whole.is_some_and(|whole| inner.iter().all(|end| whole.is_char_boundary(end - from)))
+        };
+        if !texts.is_ascii() && !are_whole() {
             return Err(BadMessage("a text in its head is not UTF-8"));
         }
         let number = |at: usize| i32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);

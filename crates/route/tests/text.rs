@@ -284,6 +284,43 @@ fn a_whole_table_replaces_routes_and_keeps_entities() {
 }
 
 #[test]
+fn a_whole_table_names_owners_of_entities_once() {
+    let own = own(&[]);
+    let before = parse(&[
+        "newrt|start|one",
+        "rte|1|a:1;b:1",
+        "newrt|end",
+        "meid_map|start",
+        "mme_ar|b:1|meid1 meid2",
+        "mme_ar|owner:1|meid3",
+        "meid_map|end",
+    ]);
+    let after = ["newrt|start|two", "rte|1|c:1", "rte|2|c:1", "rte|3|b:1", "newrt|end"];
+    let table = parse_after(&after, &own, &before);
+    assert_eq!([1, 2, 3].map(|kind| to(&table, kind, -1)), ["c:1", "c:1", "b:1"]);
+    assert_eq!(
+        ["meid1", "meid2", "meid3"].map(|meid| owner(&table, meid)),
+        [Some("b:1"), Some("b:1"), Some("owner:1")]
+    );
+    assert_eq!(table.endpoints(), ["c:1", "b:1", "owner:1"]);
+    check_round_trip(&table, &own);
+    let twice = [&after[..], &["newrt|start|two", "rte|1|a:1", "rte|3|c:1", "newrt|end"]].concat();
+    let table = parse_after(&twice, &own, &before);
+    assert_eq!([1, 2, 3].map(|kind| to(&table, kind, -1)), ["a:1", "-", "c:1"], "the second forgets the first");
+    assert_eq!(
+        (table.endpoints(), owner(&table, "meid1")),
+        (&["a:1", "c:1", "b:1", "owner:1"].map(str::to_owned)[..], Some("b:1"))
+    );
+}
+
+#[test]
+fn entries_that_say_the_same_have_turns_of_their_own() {
+    let table = parse(&["newrt|start", "rte|1|a:1,b:1", "rte|2|a:1,b:1", "rte|3|a:1,b:1", "newrt|end"]);
+    let turn = |kind: i32| table.lookup(kind, -1).expect("a route").groups[0].next();
+    assert_eq!([1, 2, 3, 1].map(turn), [0, 0, 0, 1]);
+}
+
+#[test]
 fn an_update_changes_what_it_names() {
     let own = own(&[]);
     let before = parse(&["newrt|start|one", "rte|1|a:1", "rte|2|b:1", "mse|2|5|c:1", "newrt|end"]);

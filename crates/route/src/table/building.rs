@@ -19,6 +19,8 @@ pub struct Own {
 /// Errors say what is wrong; where it is, knows who reads.
 pub(super) struct Builder<'a> {
     own: HashSet<&'a str>,
+    /// The table before, while its entries are not among these: a whole table does without them.
+    before: Option<&'a Table>,
     pub(super) id: String,
     pub(super) complete: bool,
     endpoints: Vec<String>,
@@ -40,34 +42,52 @@ struct Slot {
 }
 
 impl<'a> Builder<'a> {
-    /// Begins with a copy of a table.
-    pub(super) fn after(before: &Table, own: &'a Own) -> Self {
-        let mut slots = HashMap::<_, Slot, _>::default();
+    /// Begins with what a table says.
+    pub(super) fn after(before: &'a Table, own: &'a Own) -> Self {
+        Self {
+            own: own.names.iter().map(String::as_str).collect(),
+            before: Some(before),
+            id: before.id.clone(),
+            complete: before.complete,
+            endpoints: before.endpoints.clone(),
+            numbers: before.endpoints.iter().cloned().zip((0..).map(EndpointId)).collect(),
+            slots: HashMap::default(),
+            entities: before.entities.clone(),
+            entries: 0,
+            order: 0,
+        }
+    }
+
+    /// Forgets all routes: those of a whole table follow. Managed entities stay, as they do in RMR, and their owners are
+    /// the only endpoints left: most tables then number theirs as they come, and are not renumbered at their end.
+    pub(super) fn begin_anew(&mut self) {
+        self.complete = true;
+        self.before = None;
+        self.slots.clear();
+        self.entries = 0;
+        self.numbers.clear();
+        let names = std::mem::take(&mut self.endpoints);
+        for owner in self.entities.values_mut() {
+            let name = &names[owner.0 as usize];
+            *owner = *self.numbers.entry(name.clone()).or_insert_with(|| {
+                self.endpoints.push(name.clone());
+                EndpointId(self.endpoints.len() as u32 - 1)
+            });
+        }
+    }
+
+    /// Keeps the routes of the table before, unless they are forgotten: some of them change.
+    pub(super) fn keep_routes(&mut self) {
+        let Some(before) = self.before.take() else { return };
         for (order, stored) in (0..).zip(&before.entries) {
-            let slot = slots.entry((stored.kind, stored.subscription)).or_default();
+            let slot = self.slots.entry((stored.kind, stored.subscription)).or_default();
             match &stored.sender {
                 None => slot.for_all.clone_from(&stored.target),
                 Some(sender) => slot.set(sender, order, stored.target.clone()),
             }
         }
-        Self {
-            own: own.names.iter().map(String::as_str).collect(),
-            id: before.id.clone(),
-            complete: before.complete,
-            endpoints: before.endpoints.clone(),
-            numbers: before.endpoints.iter().cloned().zip((0..).map(EndpointId)).collect(),
-            slots,
-            entities: before.entities.clone(),
-            entries: before.entries.len(),
-            order: before.entries.len() as u64,
-        }
-    }
-
-    /// Forgets all routes: those of a whole table follow. Managed entities stay, as they do in RMR.
-    pub(super) fn begin_anew(&mut self) {
-        self.complete = true;
-        self.slots.clear();
-        self.entries = 0;
+        self.entries = before.entries.len();
+        self.order = before.entries.len() as u64;
     }
 
     pub(super) fn set_id(&mut self, id: &str) -> Result<(), String> {
@@ -98,8 +118,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts an entry in the place of those before: of all, or of those for the senders named.
-    pub(super) fn put(&mut self, kind: i32, subscription: i32, senders: &[&str], target: Target) -> Result<(), String> {
-        let target = Arc::new(target);
+    pub(super) fn put(
+        &mut self,
+        kind: i32,
+        subscription: i32,
+        senders: &[&str],
+        target: Arc<Target>,
+    ) -> Result<(), String> {
         let slot = self.slots.entry((kind, subscription)).or_default();
         self.entries -= slot.len();
         for &sender in senders {
@@ -152,7 +177,8 @@ impl<'a> Builder<'a> {
     }
 
     /// The table.
-    pub(super) fn finish(self) -> Result<Table, String> {
+    pub(super) fn finish(mut self) -> Result<Table, String> {
+        self.keep_routes();
         let entries = in_order(self.slots, &self.own);
         let mut table = Table {
             id: self.id,

@@ -3,6 +3,7 @@
 //! It says what the text of RMR says, but for two things that are mistakes rather in a file: two entries for the same messages, of
 //! which the text takes the last, and an entry for all that takes those for single senders away because it comes after them.
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -69,7 +70,7 @@ fn read_document(table: &mut Builder, document: &DeTable) -> Result<(), Wrong> {
         // Those for single senders last: they go before those for all, wherever they stand.
         let (for_all, by_sender): (Vec<_>, Vec<_>) = written.iter().partition(|route| route.senders.is_empty());
         for route in for_all.into_iter().chain(by_sender) {
-            let target = target(table, route)?;
+            let target = Arc::new(target(table, route)?);
             let put = table.put(route.kind, route.subscription, &route.senders, target);
             put.map_err(|what| Wrong::new(route.at, what))?;
         }

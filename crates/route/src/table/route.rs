@@ -76,6 +76,11 @@ impl Target {
         Self { route: Route { groups: kept.into_iter().map(Group::new).collect(), by_entity: false }, written }
     }
 
+    /// Whether members of one of its groups take turns.
+    pub(super) fn has_turns(&self) -> bool {
+        self.route.groups.iter().any(|group| group.members.len() > 1)
+    }
+
     /// The groups as they are written.
     pub(super) fn written(&self) -> impl Iterator<Item = &[EndpointId]> {
         let with_own = self.written.iter().flatten().map(Vec::as_slice);

@@ -2,7 +2,10 @@
 //!
 //! The rules are those of RMR 4.9's sources. Where RMR drops a record silently, takes a letter for a word or reads a number out of
 //! anything, this refuses the text: what its writer meant would not happen, and nobody would know.
+use std::sync::Arc;
+
 use md5::{Digest, Md5};
+use smallvec::SmallVec;
 
 use super::building::{Builder, Own};
 use super::contents::{ANY_SUBSCRIPTION, Table};
@@ -42,7 +45,7 @@ pub(super) fn read(text: &str, own: &Own, before: &Table) -> Result<Table, Table
     if text.len() > MAX_TEXT {
         return Err(TableError::new(0, format!("the table has {} bytes, and may have {MAX_TEXT}", text.len())));
     }
-    let mut reader = Reader { text, table: Builder::after(before, own), section: None, sections: 0 };
+    let mut reader = Reader { text, table: Builder::after(before, own), last: None, section: None, sections: 0 };
     let mut line = 0;
     for record in records(text) {
         line = record.line;
@@ -126,6 +129,8 @@ fn kind_of(name: &str) -> Option<Kind> {
 struct Reader<'a> {
     text: &'a str,
     table: Builder<'a>,
+    /// Groups without turns of an entry for all senders, and what they say: most entries say the same as their neighbours.
+    last: Option<(&'a str, Arc<Target>)>,
     section: Option<Section<'a>>,
     /// How many have ended.
     sections: usize,
@@ -140,7 +145,7 @@ impl<'a> Reader<'a> {
         if !record.ended {
             return Err(format!("{} has no end of line: the text was cut off", shown(record.text)));
         }
-        let fields: Vec<&str> = record.fields().collect();
+        let fields: SmallVec<[&str; FIELDS]> = record.fields().collect();
         let (name, fields) = fields.split_first().expect("a text has a first part");
         if let Some(kind) = kind_of(name) {
             return match fields.first() {
@@ -195,14 +200,18 @@ impl<'a> Reader<'a> {
             _ => return Err(format!("`{name} | start` is followed by an id and nothing else")),
         };
         match kind {
-            Kind::Whole => self.table.begin_anew(),
+            Kind::Whole => {
+                self.table.begin_anew();
+                self.last = None;
+            }
             // RMR passes over it without a word. There, a table from a file does not count as one.
             Kind::Update if !self.table.complete => {
                 return Err(
                     "there is no table yet that `updatert` could change: send a whole one, with `newrt`".to_owned()
                 );
             }
-            Kind::Update | Kind::Entities => {}
+            Kind::Update => self.table.keep_routes(),
+            Kind::Entities => {}
         }
         match id {
             Some(id) => self.table.set_id(id)?,
@@ -262,7 +271,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `mse | type[,sender…] | subscription | groups`
-    fn mse(&mut self, fields: &[&str]) -> Result<(), String> {
+    fn mse(&mut self, fields: &[&'a str]) -> Result<(), String> {
         let Some([to, subscription, groups]) = exactly(fields) else {
             return Err("write `mse | type | subscription | endpoints`, with -1 for any subscription".to_owned());
         };
@@ -271,7 +280,7 @@ impl<'a> Reader<'a> {
 
     /// `rte | type[,sender…] | groups [| subscription]`: RMR's older form. The subscription comes last there, and is left out
     /// mostly; an empty one, which RMR takes for 0, is refused.
-    fn rte(&mut self, fields: &[&str]) -> Result<(), String> {
+    fn rte(&mut self, fields: &[&'a str]) -> Result<(), String> {
         let (to, groups, subscription) = match fields {
             [to, groups] => (to, groups, ANY_SUBSCRIPTION),
             [to, groups, subscription] | [to, groups, subscription, ""] => {
@@ -291,9 +300,19 @@ impl<'a> Reader<'a> {
         self.table.delete(kind, number(subscription, "subscription")?, &senders)
     }
 
-    fn entry(&mut self, to: &str, subscription: i32, groups: &str) -> Result<(), String> {
+    fn entry(&mut self, to: &str, subscription: i32, groups: &'a str) -> Result<(), String> {
         let (kind, senders) = kind_and_senders(to)?;
-        let target = self.target(groups)?;
+        let is_for_all = senders.is_empty();
+        let target = match &self.last {
+            Some((text, target)) if is_for_all && *text == groups => Arc::clone(target),
+            _ => {
+                let target = Arc::new(self.target(groups)?);
+                if is_for_all && !target.has_turns() {
+                    self.last = Some((groups, Arc::clone(&target)));
+                }
+                target
+            }
+        };
         self.table.put(kind, subscription, &senders, target)
     }
 

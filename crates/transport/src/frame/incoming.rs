@@ -112,7 +112,10 @@ impl Incoming {
         len: usize,
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
-        Self::fill(slot, SmallVec::from_elem(0, len), copy)
+        // `from_elem` asks the allocator for zeros, and these come from none of its caches.
+        let mut bytes = SmallVec::with_capacity(len);
+        bytes.resize(len, 0);
+        Self::fill(slot, bytes, copy)
     }
 
     #[inline]
