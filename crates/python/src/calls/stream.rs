@@ -410,11 +410,13 @@ impl Stream {
     }
 
     /// Says what to write in place of an `async with`.
+    #[expect(clippy::unused_self, reason = "Python calls it on the stream")]
     fn __aenter__(&self) -> PyResult<Py<PyAny>> {
         Err(PyTypeError::new_err(FOR_THREADS))
     }
 
     /// Python looks for both before it calls the first.
+    #[expect(clippy::unused_self, reason = "Python calls it on the stream")]
     #[pyo3(signature = (*_error))]
     fn __aexit__(&self, _error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         Err(PyTypeError::new_err(FOR_THREADS))

@@ -5,7 +5,6 @@
 //! writes them, as Protobuf's bytes or as its JSON (`docs/adr/0037-json.md`). [`decode`] reads the bytes, [`json`] the
 //! JSON, and [`making`] makes Python values of the fields that they found. [`codec`] is the part that Python uses.
 
-#![expect(clippy::unnecessary_box_returns, reason = "a trouble is rare and large, and results of it are many")]
 #![expect(clippy::float_cmp, reason = "whether two numbers are the very same is the question here")]
 
 mod anything;
