@@ -79,7 +79,6 @@ impl Bell {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
     use std::time::Instant;
 
@@ -87,6 +86,7 @@ mod tests {
     use rustix::event::PollFlags;
 
     use super::*;
+    use crate::sync::AtomicUsize;
 
     /// A clear that comes between a ring and its signal must not leave the bell readable: its thread would not sleep again.
     #[test]
