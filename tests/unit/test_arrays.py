@@ -134,6 +134,25 @@ def test_raw_buffers_can_be_referred_to() -> None:
         decode_any(body, [])
 
 
+@pytest.mark.parametrize("decode", [decode_any, msgpack.parts_decoder(list[Any])])
+def test_a_buffer_is_referred_to_once(decode: Any) -> None:
+    """A megabyte that is named a thousand times would be a gigabyte as soon as somebody sends it on."""
+    once = msgspec.msgpack.Ext(msgpack.BUFFER, b"\x00")
+    views = [memoryview(b"abc"), memoryview(b"")]
+    for _ in range(2):  # a message may be decoded again
+        assert decode(msgspec.msgpack.encode([once]), views) == [b"abc"]
+    with pytest.raises(ValueError, match="refers to buffer 0 more than once"):
+        decode(msgspec.msgpack.encode([once, once]), views)
+
+
+def test_an_array_refers_to_a_buffer_of_its_own() -> None:
+    body, buffers = msgpack.encode_parts([np.arange(3), np.arange(3)])
+    twice = body.replace(b"C\x01", b"C\x00")
+    assert twice != body
+    with pytest.raises(ValueError, match="refers to buffer 0 more than once"):
+        decode_any(twice, buffers)
+
+
 def test_threads_do_not_mix_their_buffers() -> None:
     wrong: list[int] = []
 

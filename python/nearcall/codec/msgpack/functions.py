@@ -177,6 +177,22 @@ def encode_aligned(value: Any) -> tuple[bytes, list[memoryview]]:
     return body, buffers
 
 
+class _Once(list[memoryview]):
+    """The buffers of a message that is decoded, each to be taken once, as every encoder refers to it. A message that
+    refers to one very often would take many times its own length as soon as it is sent on.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        buffer = super().__getitem__(index)
+        if buffer is _TAKEN:
+            raise ValueError(f"the message refers to buffer {index} more than once")
+        self[index] = _TAKEN
+        return buffer
+
+
+_TAKEN = memoryview(b"")
+
+
 class _Arrived(threading.local):
     """The buffers and references of the message that this thread is decoding: msgspec passes its hooks no context."""
 
@@ -258,7 +274,7 @@ def _accepted_first(annotation: Any, make: Callable[[Any], Callable[[Any], Any]]
     def decode_accepted(body: Any) -> Any:
         buffers, incoming = _arrived.buffers, _arrived.references
         # What a class does to an array that it looks at must not be seen in the one that arrives.
-        _arrived.buffers = buffers and [view if view.readonly else memoryview(bytearray(view)) for view in buffers]
+        _arrived.buffers = buffers and _Once(view if view.readonly else memoryview(bytearray(view)) for view in buffers)
         try:
             check(body)
         finally:
@@ -290,7 +306,7 @@ def parts_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[..
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
         # Kept for the outer message: a constructor that the decoder calls may make a call of its own.
         outer, references = _arrived.buffers, _arrived.references
-        _arrived.buffers, _arrived.references = buffers, None
+        _arrived.buffers, _arrived.references = _once(buffers), None
         try:
             return decode(body)
         finally:
@@ -318,13 +334,17 @@ def reference_decoder(
     def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
         incoming = Incoming(for_loop=for_loop) if counted else Uncounted()
         outer, references = _arrived.buffers, _arrived.references
-        _arrived.buffers, _arrived.references = buffers, incoming
+        _arrived.buffers, _arrived.references = _once(buffers), incoming
         try:
             return incoming.finish(decode, body)
         finally:
             _arrived.buffers, _arrived.references = outer, references
 
     return decode_references
+
+
+def _once(buffers: list[memoryview]) -> list[memoryview]:
+    return buffers if type(buffers) is _NoMatter else _Once(buffers)
 
 
 class _NoMatter(list[memoryview]):
