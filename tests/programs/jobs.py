@@ -205,13 +205,23 @@ def work(url: str, certs: str) -> None:
                 runs.finish(job.id, error=str(error))
 
 
+def outcome(jobs: Jobs, id: str) -> Status:
+    """The last status of a job. A stream ends with the worker process that sends it, and is asked for again."""
+    while True:
+        try:
+            *_, last = jobs.follow(id)
+        except nearcall.Unavailable:
+            continue
+        return last
+
+
 def submit(url: str, certs: str, *numbers: str) -> None:
     with nearcall.connect(url, Jobs, tls=tls(certs), wait_for_ready=True, timeout=30) as jobs:
         sent = [Job(uuid.uuid4().hex, int(number)) for number in numbers]
         for job in sent:
             jobs.submit(job)
         for job in sent:
-            *_, last = jobs.follow(job.id)
+            last = outcome(jobs, job.id)
             print(job.number, last.error if last.result is None else last.result, flush=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["prometheus_page"]
 
 _TOPIC = "prometheus"
+_LAST_ANSWERS = 2.0
+"""Seconds that answers under way have when the page ends. Colleagues are asked for one."""
 
 
 @contextmanager
@@ -86,17 +89,16 @@ def prometheus_page(server: Any, address: str, registry: CollectorRegistry | Non
     try:
         yield f"http://{host}:{web.server_port}/metrics"
     finally:
-        web.shutdown()
-        web.server_close()
+        web.finish()
         thread.join()
 
 
 class _Web(ThreadingHTTPServer):
     """An HTTP server; ``shared``: other processes may listen at the same address."""
 
-    daemon_threads = True
-
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], *, shared: bool) -> None:
+        self._answering: list[threading.Thread] = []
+        self._is_idle = False
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, handler, bind_and_activate=False)
@@ -108,6 +110,27 @@ class _Web(ThreadingHTTPServer):
         except BaseException:
             self.server_close()
             raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers in a thread of its own, which does not hold up the process's end."""
+        self._answering = [thread for thread in self._answering if thread.is_alive()]
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+        self._answering.append(thread)
+        thread.start()
+
+    def handle_timeout(self) -> None:
+        self._is_idle = True
+
+    def finish(self) -> None:
+        """Ends: who has connected before is answered. A worker that is replaced would reset their connections."""
+        self.shutdown()
+        self.timeout = 0
+        while not self._is_idle:
+            self.handle_request()
+        self.server_close()
+        until = time.monotonic() + _LAST_ANSWERS
+        for thread in self._answering:
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 class _Pages:
