@@ -183,7 +183,7 @@ class _Once(list[memoryview]):
     """
 
     def __getitem__(self, index: Any) -> Any:
-        buffer: Any = super().__getitem__(index)
+        buffer = cast("Any", super().__getitem__(index))
         if buffer is _TAKEN:
             raise ValueError(f"the message refers to buffer {index} more than once")
         self[index] = _TAKEN
