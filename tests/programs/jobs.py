@@ -167,6 +167,7 @@ def serve(url: str, certs: str, database: str, metrics: str) -> None:
         with nearcall.observe.prometheus_page(server, metrics):
             yield
 
+    Store(database).connection.close()  # made once: two workers that make it at a time may find it locked
     nearcall.serve(
         lambda: Jobs(Store(database)),  # each worker process makes its own
         lambda: Runs(Store(database)),
