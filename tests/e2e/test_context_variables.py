@@ -161,3 +161,19 @@ def test_neither_do_functions_around_calls(new_url: str) -> None:
         with nearcall.connect(server.urls[0], Doors) as doors:
             assert doors.whoami() == "nobody"
     assert seen == ["eve"]  # an error handler belongs to the call
+
+
+def test_nor_does_stopping_leave_anything_to_who_stops(new_url: str) -> None:
+    """Whoever stops a server runs what its last clients have left to be done."""
+    ended: list[nearcall.ServerConnection] = []
+
+    def go(connection: nearcall.ServerConnection) -> None:
+        user.set("who went last")
+        ended.append(connection)
+
+    server = nearcall.Server(Doors(), new_url, on_disconnect=go)
+    with server, nearcall.connect(server.urls[0], Doors) as doors:
+        assert doors.whoami() == "nobody"
+        server.stop()
+        assert user.get() == "nobody"
+    assert len(ended) == 1

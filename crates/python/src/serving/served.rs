@@ -106,9 +106,9 @@ impl Serving {
             return Ok(Some(OK));
         }
         let mut encoded = self.encode_reply(method, request.connection(), result)?;
-        if request.is_late() {
-            // Encoded nevertheless: objects that would have been given with it are taken back, and told so.
-            return Ok(Some(fail(method, request, &late(&method.name))));
+        if let Some(code) = end_late(method, request) {
+            // It was encoded nevertheless: objects that would have been given with it are taken back, and told so.
+            return Ok(Some(code));
         }
         if encoded.unsent.is_some() && request.context().is_cancelled() {
             // The client would not look at the reply, and so would never release the objects given with it: they are taken
@@ -166,21 +166,30 @@ pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
 
 /// Ends a call successfully after its items. Returns the status code.
 pub(crate) fn end_stream(method: &Method, request: &Request, observed: bool) -> u8 {
-    if request.is_late() {
-        return fail(method, request, &late(&method.name));
+    if let Some(code) = end_late(method, request) {
+        return code;
     }
     let code = standing(request, observed);
     if request.end_stream().is_ok() { code } else { Failure::CANCELLED }
 }
 
-/// Ends a call with a failure. Returns the status code. What comes after the deadline is its passing, whatever the handler
-/// made of that: a handler that `on_cancel` has told of the deadline may return or raise before the caller's own clock
-/// says the same, and a caller does not take half a stream for a whole one.
+/// Ends a call with a failure. Returns the status code.
 pub(crate) fn fail(method: &Method, request: &Request, failure: &Failure) -> u8 {
-    let late = request.is_late().then(|| late(&method.name));
-    let failure = late.as_ref().unwrap_or(failure);
-    request.fail(failure);
-    failure.code
+    end_late(method, request).unwrap_or_else(|| {
+        request.fail(failure);
+        failure.code
+    })
+}
+
+/// Ends a call whose deadline has passed, and returns the status code; `None` if it has not. What comes after the deadline is
+/// its passing, whatever the handler made of that: a handler that `on_cancel` has told of the deadline may return or raise
+/// before the caller's own clock says the same, and a caller does not take half a stream for a whole one.
+pub(crate) fn end_late(method: &Method, request: &Request) -> Option<u8> {
+    request.is_late().then(|| {
+        let failure = late(&method.name);
+        request.fail(&failure);
+        failure.code
+    })
 }
 
 pub(crate) fn late(name: &str) -> Failure {

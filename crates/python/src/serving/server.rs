@@ -37,7 +37,7 @@ use crate::serving::notices::Notices;
 use crate::serving::paths::{PathEntry, codec_of};
 use crate::serving::request_stream::RequestStream;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
-use crate::serving::served::{Serving, describe_for, end_stream, fail, late, too_long, tracked};
+use crate::serving::served::{Serving, describe_for, end_late, end_stream, fail, late, too_long, tracked};
 use crate::serving::session::Sessions;
 use crate::serving::topic::Subscription;
 use crate::values::payload::buffer;
@@ -216,8 +216,8 @@ impl Server {
     /// Returns whether there was one.
     fn end_departure(&self, py: Python<'_>) -> bool {
         match self.of.core.take_hook() {
-            Some(Work::Session(event)) => self.sessions.run_hook(py, *event),
-            Some(Work::Release(release)) => self.release(py, *release),
+            Some(Work::Session(event)) => self.apart(py, || self.sessions.run_hook(py, *event)),
+            Some(Work::Release(release)) => self.apart(py, || self.release(py, *release)),
             Some(Work::Call(_)) | None => return false,
         }
         true
@@ -431,9 +431,8 @@ impl Server {
         let target = request.target.take();
         let (served, given) = self.of.find(target.as_ref(), request.head.method);
         let method = served.method.get();
-        if request.is_late() {
+        if end_late(method, &request).is_some() {
             // Nobody waits for the result any more.
-            fail(method, &request, &late(&method.name));
             return;
         }
         let code = match self.run(py, served, given, &mut request) {
