@@ -301,18 +301,27 @@ def parts_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[..
     Raises:
         TypeError: msgspec does not support the type.
     """
-    decode = _accepted_first(annotation, _decoder_with_hooks(carried))
+    decode = _beside(_accepted_first(annotation, _decoder_with_hooks(carried)))
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
+        return decode(body, _Once(buffers))
+
+    return decode_parts
+
+
+def _beside(decode: Callable[[Any], Any]) -> Callable[[Any, list[memoryview]], Any]:
+    """A decoder that takes the body, and the buffers to which it may refer."""
+
+    def decode_beside(body: Any, buffers: list[memoryview]) -> Any:
         # Kept for the outer message: a constructor that the decoder calls may make a call of its own.
         outer, references = _arrived.buffers, _arrived.references
-        _arrived.buffers, _arrived.references = _once(buffers), None
+        _arrived.buffers, _arrived.references = buffers, None
         try:
             return decode(body)
         finally:
             _arrived.buffers, _arrived.references = outer, references
 
-    return decode_parts
+    return decode_beside
 
 
 def reference_decoder(
@@ -334,17 +343,13 @@ def reference_decoder(
     def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
         incoming = Incoming(for_loop=for_loop) if counted else Uncounted()
         outer, references = _arrived.buffers, _arrived.references
-        _arrived.buffers, _arrived.references = _once(buffers), incoming
+        _arrived.buffers, _arrived.references = _Once(buffers), incoming
         try:
             return incoming.finish(decode, body)
         finally:
             _arrived.buffers, _arrived.references = outer, references
 
     return decode_references
-
-
-def _once(buffers: list[memoryview]) -> list[memoryview]:
-    return buffers if type(buffers) is _NoMatter else _Once(buffers)
 
 
 class _NoMatter(list[memoryview]):
@@ -361,6 +366,6 @@ class _NoMatter(list[memoryview]):
 
 def keys_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[[bytes], list[dict[Any, None]]]:
     """A decoder for a list of dicts of one key each, whose keys have a type."""
-    decode = parts_decoder(list[dict[annotation, None]], carried)
+    decode = _beside(_accepted_first(list[dict[annotation, None]], _decoder_with_hooks(carried)))
     buffers = _NoMatter()
     return lambda body: decode(body, buffers)
