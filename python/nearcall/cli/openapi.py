@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..options.schemes import speaks_http, speaks_protobuf
+from ..server.health import HEALTH
 from . import UsageError
 from .check import service_messages
 from .finding import is_url
@@ -54,7 +55,7 @@ def _of_server(options: argparse.Namespace) -> list[ServiceMessages]:
         )
     with channel(options) as opened, Reflected(opened) as reflected:
         # Everybody has this one.
-        found = [each for name, each in reflected.messages() if name != "grpc.health.v1.Health"]
+        found = [each for name, each in reflected.messages() if name != HEALTH]
     if not found:
         raise UsageError(f"{options.url}: the server has no services that can be described")
     return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..options.schemes import speaks_http, speaks_protobuf
+from ..server.health import HEALTH
 from ..types.declared import is_service
 from . import FAILED, UsageError
 from .finding import find, is_url
@@ -126,7 +127,7 @@ def _of_server_of_grpc(options: argparse.Namespace) -> str:
     with channel(options) as opened:
         described = ask(opened.client)
     # Everybody has this one: it is nearcall.health.
-    wanted = {file for service, file in described.services.items() if service != "grpc.health.v1.Health"}
+    wanted = {file for service, file in described.services.items() if service != HEALTH}
     if not wanted:
         raise UsageError(f"{options.url}: the server has no services")
     return module_text(described.files, wanted, for_loop=options.for_loop, for_clients=True)
