@@ -149,8 +149,7 @@ def test_within_other_types(frames: Any) -> None:
     assert [frame.equals(other) for frame, other in zip(arrived.others, job.others, strict=True)] == [True, True]
 
 
-def test_columns_of_numbers_are_read_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_columns_of_numbers_are_read_where_they_lie() -> None:
     url = f"shm://tables-{os.getpid()}"
     table = pa.table({"a": np.arange(100_000), "b": ["text"] * 100_000})
     with nearcall.Server(Frames(), url), nearcall.connect(url, Frames) as client:

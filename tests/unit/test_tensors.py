@@ -250,8 +250,7 @@ def test_within_other_types(model: Any) -> None:
 
 
 @pytest.mark.skipif(not KNOWS_THE_FLAG, reason="numpy knows no read-only tensors before 2.1")
-def test_what_cannot_be_written_to_is_read_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_what_cannot_be_written_to_is_read_where_it_lies() -> None:
     url = f"shm://tensors-{os.getpid()}"
     with nearcall.Server(Model(), url), nearcall.connect(url, Model) as model:
         assert model.where(xp.arange(LONG)) == (True, 0, False)
@@ -267,9 +266,7 @@ def test_what_cannot_be_written_to_is_read_where_it_lies(tmp_path: Path, monkeyp
     assert int(arrived[-1]) == LONG - 1, "a view keeps its memory"
 
 
-def test_tensors_that_never_change_are_read_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
+def test_tensors_that_never_change_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     class Array:
         """As that of jax: abstract, and its objects are of another class."""
 
