@@ -77,14 +77,12 @@ class _Filler:
 
     def _is_replaced(self, shape: shapes.Type) -> bool:
         if not isinstance(shape, shapes.CustomType):
-            return False
+            return isinstance(shape, shapes.Metadata)
         return _is_callable(shape) or carried_type(get_origin(shape.cls) or shape.cls, self._types) is not None
 
     def _filled_in(self, shape: Any, hint: Any) -> Any:
         """The description, filled in; ``hint`` is what it describes."""
-        if isinstance(shape, shapes.Metadata):
-            _set(shape, "type", self._filled_in(shape.type, hint))
-            return shape
+        shape = _undescribed(shape)
         hint = unwrap(hint)
         kind: Any = type(cast(object, shape))
         if get_origin(hint) in UNION_ORIGINS and kind is not shapes.UnionType:
@@ -97,7 +95,7 @@ class _Filler:
         self._seen[id(shape)] = shape
         args = [each for each in get_args(hint) if each is not Ellipsis]
         if kind is shapes.UnionType:
-            members = [self._filled_in(each, _member(each, args)) for each in shape.types]
+            members = [self._filled_in(each, _member(each, args)) for each in map(_undescribed, shape.types)]
             _set(shape, "types", tuple(members))
         elif kind is shapes.DictType:
             key, value = args if len(args) == 2 else (None, None)
@@ -129,6 +127,15 @@ class _Filler:
             # Set afterwards: what travels may hold objects of the class itself.
             _set(known, "inner", self.shape(known.to))
         return known
+
+
+def _undescribed(shape: Any) -> Any:
+    """A type without the title, the description and the like that :class:`msgspec.Meta` may give it: they change no
+    value.
+    """
+    while isinstance(shape, shapes.Metadata):
+        shape = shape.type
+    return shape
 
 
 def _is_callable(shape: shapes.Type) -> bool:

@@ -423,8 +423,6 @@ def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
     """A type without ``None``, ``UNSET`` and limits around it: shape, annotation, and whether ``None`` and ``UNSET``
     were among its types.
     """
-    while isinstance(shape, shapes.Metadata):
-        shape = shape.type
     hint = None if hint is None else unwrap(hint)
     args = get_args(hint) if get_origin(hint) in UNION_ORIGINS else ()
     unset = msgspec.UnsetType in args
@@ -442,8 +440,6 @@ def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
     rest = [arg for arg in args if arg not in (type(None), msgspec.UnsetType)]
     if args and len(rest) < len(args):
         hint = rest[0] if len(rest) == 1 else cast(Any, typing.Union)[tuple(rest)]
-    while isinstance(shape, shapes.Metadata):
-        shape = shape.type
     return shape, hint, optional, unset
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
-from msgspec import inspect as shapes
 
 from ..._core import ProtobufMessages
 from ...types.hints import type_name
@@ -253,6 +252,4 @@ def _is_named(message: Message) -> bool:
 
 
 def _is_class(shape: Any) -> bool:
-    while isinstance(shape, shapes.Metadata):
-        shape = shape.type
     return hasattr(shape, "fields")
