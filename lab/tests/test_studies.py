@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -27,6 +31,7 @@ from nearcall_lab.studies import NAMES, study, titles
 from nearcall_lab.studies.ahead import others_ahead
 from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
 from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.rmr.by_messaging import by_zmq
 from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, fill_in, replicate
 from nearcall_lab.studies.show import ended_early, markdown
 from nearcall_lab.studies.stored import read_study
@@ -76,6 +81,26 @@ def test_the_published_method_can_be_repeated(name: str) -> None:
     # What needs an environment of its own says how to get it.
     absent = ("not installed", "nearcall-lab install", "on the PATH", "protoc is missing", "make rmr")
     assert not {row: why for row, why in findings.problems.items() if not any(words in why for words in absent)}
+
+
+def test_a_receiver_whose_queue_is_full_is_asked_too() -> None:
+    pytest.importorskip("zmq")
+    messages = 5_000
+    with by_zmq("turns", 2) as (send_all, ask), ThreadPoolExecutor(1) as pool:
+        first, _ = multiprocessing.active_children()
+        stopped = first.pid
+        assert stopped is not None
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            send_all(bytes(1_000), messages)  # what the one has no room for goes to the other, and so would its question
+            asked = pool.submit(ask)
+            assert not wait((asked,), 0.2).done
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        had = [count for count, _ in asked.result(30)]
+    assert len(had) == 2
+    assert sum(had) == messages
+    assert all(had)
 
 
 @pytest.mark.parametrize("name", NAMES)

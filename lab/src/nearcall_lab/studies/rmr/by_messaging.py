@@ -7,6 +7,7 @@ import ctypes
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -21,7 +22,7 @@ _ASK = b""
 """ZeroMQ's messages have no type: an empty one is the question."""
 
 
-def serve_zmq(kind: str, url: str, reports: str, ready: Callable[[Any], None]) -> None:
+def serve_zmq(kind: str, url: str, reports: str, number: int, ready: Callable[[Any], None]) -> None:
     """A socket that pulls, or one that has subscribed."""
     import zmq
 
@@ -34,7 +35,7 @@ def serve_zmq(kind: str, url: str, reports: str, ready: Callable[[Any], None]) -
     ready(url)
     while True:
         if inbox.recv() == _ASK:
-            answers.send(tally.report())
+            answers.send_multipart((b"%d" % number, tally.report()))
         else:
             tally.take()
 
@@ -58,8 +59,8 @@ def by_zmq(kind: str, count: int) -> Iterator[Opened]:
         connected.setsockopt(zmq.RCVTIMEO, int(PATIENCE_S * 1e3))
         outbox.bind(url)
         answers.bind(reports)
-        for _ in range(count):
-            stack.enter_context(server_process(serve_zmq, kind, url, reports))
+        for number in range(count):
+            stack.enter_context(server_process(serve_zmq, kind, url, reports, number))
         for _ in range(count):
             connected.recv_multipart()  # whoever is not connected yet gets no turn
         outbox.disable_monitor()
@@ -68,9 +69,18 @@ def by_zmq(kind: str, count: int) -> Iterator[Opened]:
                 outbox.recv()  # the subscriptions: what is published before them is lost
 
         def ask() -> Reports:
-            for _ in range(1 if kind == "copies" else count):  # who takes turns gets one each
+            found: dict[bytes, tuple[int, int]] = {}
+            deadline = time.monotonic() + PATIENCE_S
+            # Who takes turns is passed over while its queue is full, also by a question: another is asked twice then.
+            # All was sent before, so that the first answer of each counts all that it had.
+            while len(found) < count:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{len(found)} of {count} receivers have reported within {PATIENCE_S:g} s")
                 outbox.send(_ASK)
-            return [REPORT.unpack(answers.recv()) for _ in range(count)]
+                for _ in range(count if kind == "copies" else 1):
+                    who, report = answers.recv_multipart()
+                    found.setdefault(who, REPORT.unpack(report))
+            return list(found.values())
 
         yield each(outbox.send), ask
 
