@@ -114,6 +114,16 @@ def test_a_study_is_expected_to_end_soon(name: str) -> None:
     assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 60 * most_min[1]
 
 
+def measured(planned: Planned, value: float | None) -> Summary:
+    """A cell as if it had been measured."""
+    mechanism = planned.entrant.mechanism
+    result = CellResult(
+        cell=planned.cell, digest="", status="ok", problem=planned.problem, label=mechanism.label, family=mechanism.family,
+        version="", settings="", tuned=False, typed="", busy_polls=False,
+    )  # fmt: skip
+    return Summary(result, metric_of(planned.cell), 1, [], value, None, None)
+
+
 def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
     text = """
         title = "three"
@@ -123,19 +133,28 @@ def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
         mechanisms = ["noop", "raw-unix", "raw-tcp", "raw-pipe"]
         size = 15
     """
-    found = []
-    for planned in parse("three", text, ENTRANTS).planned:
-        mechanism = planned.entrant.mechanism
-        result = CellResult(
-            cell=planned.cell, digest="", status="ok", problem="", label=mechanism.label, family=mechanism.family,
-            version="", settings="", tuned=False, typed="", busy_polls=False,
-        )  # fmt: skip
-        value = {"noop": 1.0, "raw-unix": 30.0, "raw-tcp": 20.0, "raw-pipe": None}[mechanism.name]
-        found.append(Summary(result, metric_of(planned.cell), 1, [], value, None, None))
+    values = {"noop": 1.0, "raw-unix": 30.0, "raw-tcp": 20.0, "raw-pipe": None}
+    found = [measured(each, values[each.cell.mechanism]) for each in parse("three", text, ENTRANTS).planned]
     table = Summaries(found).table("t", "t", {"15 B": {"size": 15}}, lambda summary: summary.value)
     labels = {entrant.mechanism.name: entrant.mechanism.label for entrant in ENTRANTS}
     assert list(table.rows) == [labels[name] for name in ("raw-tcp", "raw-unix", "raw-pipe", "noop")]
     assert table.rows[labels["raw-pipe"]] == ["no launch was recorded"]
+
+
+def test_a_second_host_has_tables_of_its_own() -> None:
+    chosen, box = study("rpyc-http"), "ssh://me@box"
+    alone = parse("rpyc-http", chosen.scenario(), ENTRANTS).only(["rpyc-tcp", "noop"])
+    both = alone.also_at(box)
+    assert len(both.planned) == 2 * len(alone.planned)
+    assert both.settings.limit_s == 2 * alone.settings.limit_s
+    problems = {each.cell.mechanism: each.problem for each in both.planned if each.cell.host == box}
+    assert problems["noop"] == "has its server in the client's process"
+    found = Summaries([measured(each, 20.0 if each.cell.host else 10.0) for each in both.planned])
+    assert chosen.elsewhere is not None
+    tables = [*chosen.corrected(found.at("")), *chosen.elsewhere(found.at(box))]
+    assert {table.id for table in chosen.published()[3]} <= {table.id for table in tables}
+    assert {len(found.at(place).all) for place in ("", box)} == {len(alone.planned)}
+    assert all(len(found.at(place).where(mechanism="rpyc-tcp", kind="connect")) == 1 for place in ("", box))
 
 
 def test_a_table_that_the_study_does_not_have_is_shown(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from nearcall_lab import toml
 from nearcall_lab.descriptors import too_few
@@ -83,6 +85,19 @@ class Scenario:
         kept = _matching(patterns, names, f"{self.name}, --only", "none of its mechanisms")
         planned = tuple(p for p in self.planned if p.entrant.mechanism.name in kept)
         return Scenario(self.name, self.title, self.text, self.settings, planned, self.baseline)
+
+    def also_at(self, host: str) -> Scenario:
+        """This scenario, and after that all of it once more with the servers on the machine of that URL."""
+        there = tuple(
+            replace(
+                planned,
+                cell=msgspec.structs.replace(planned.cell, host=host),
+                problem=stays_here(planned.entrant) or planned.problem,
+            )
+            for planned in self.planned
+        )
+        settings = replace(self.settings, limit_s=2 * self.settings.limit_s)
+        return replace(self, planned=(*self.planned, *there), settings=settings)
 
 
 def presets() -> dict[str, str]:

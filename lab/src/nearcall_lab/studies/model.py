@@ -120,6 +120,8 @@ class Study:
     """Import name of the folder with ``published.toml``, ``corrected.toml`` and ``replica.py``."""
     corrected: Callable[[Summaries], list[ShownTable]]
     flaws: tuple[Flaw, ...]
+    elsewhere: Callable[[Summaries], list[ShownTable]] | None = None
+    """The corrected tables of a second host; ``None``: the study has none."""
     replica_s: tuple[float, float] = (0.0, 0.0)
     """About how long the replica takes: the part that does not depend on the scale, and the part that does, at scale
     1.
@@ -151,6 +153,10 @@ class Summaries:
     def __init__(self, found: list[Summary], transports: Mapping[str, str] | None = None) -> None:
         self.all = found
         self._transports = transports or {}
+
+    def at(self, host: str) -> Summaries:
+        """Those whose server was on that machine; empty: on this one."""
+        return Summaries([summary for summary in self.all if summary.result.cell.host == host], self._transports)
 
     def where(self, **wanted: object) -> list[Summary]:
         """Cells whose mechanism, work or mode has these values, for example ``mechanism="rpyc", size=15``."""

@@ -184,8 +184,10 @@ def carry_out_study(
     options: Options,
     scale: float,
     only: Sequence[str] = (),
+    host: str = "",
 ) -> StudyResult:
-    """Carry out the whole study and store it in `directory`; where it is interrupted, the part that is done.
+    """Carry out the whole study and store it in `directory`; where it is interrupted, the part that is done. The
+    corrected tables are measured here, and at the `host` if a URL is given.
 
     Raises `ReplicaFailed`, `ScenarioError` or `StoreError`.
     """
@@ -194,6 +196,8 @@ def carry_out_study(
     scenario = parse(f"study {study.id}", study.scenario(), discover())
     if only:
         scenario = scenario.only(only)
+    if host:
+        scenario = scenario.also_at(host)
     enough = ""
     with console.status("as published"), terminated_like_interrupted():
         try:
@@ -252,8 +256,12 @@ def fill_in(
     result: StudyResult, study: Study, findings: Findings, recorded: Recorded, transports: Mapping[str, str]
 ) -> None:
     """Adds the corrected tables and the flaws, from the recorded run; `transports` are those of the mechanisms."""
-    found = Summaries(summaries(recorded), transports)
+    everywhere = Summaries(summaries(recorded), transports)
+    found = everywhere.at("")
     result.corrected = study.corrected(found)
+    if study.elsewhere is not None:
+        for host in dict.fromkeys(summary.result.cell.host for summary in everywhere.all):
+            result.corrected += study.elsewhere(everywhere.at(host)) if host else []
     result.corrected += [
         ShownTable(id, title, columns, {name: list(values) for name, values in findings.tables[id].items()})
         for id, (title, columns) in findings.further.items()

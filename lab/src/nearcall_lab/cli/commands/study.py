@@ -18,6 +18,8 @@ examples:
   nearcall-lab study art                 under fifteen minutes on two CPUs
   nearcall-lab study shm --quick         under three minutes, to see what it does
   nearcall-lab study shm --full          until the intervals are narrow
+  nearcall-lab study rpyc-http --host ssh://me@box
+                                         the corrected tables on loopback, and with the servers on another machine
 
 Writes a run's directory with study.json and study.md in it, by default in out/studies.
 
@@ -35,6 +37,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="one launch, and a fiftieth of the study's own work")
     parser.add_argument("--full", action="store_true", help="all of the study's own work, and narrow intervals")
     parser.add_argument("--out", type=Path, metavar="DIR", help="directory (default: a new one in out/studies)")
+    parser.add_argument("--host", metavar="URL", type=_host, default="", help="corrected tables: also with the servers there")
+
+
+def _host(url: str) -> str:
+    from nearcall_lab.scenario.host import HostProblem, host_of
+
+    try:
+        host_of(url)
+    except HostProblem as problem:
+        raise argparse.ArgumentTypeError(f"{url} {problem}") from None
+    return url
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -48,6 +61,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.quick and args.full:
         raise UserError("--quick and --full contradict each other")
     chosen = study(args.study)
+    if args.host and chosen.elsewhere is None:
+        raise UserError(f"the study {args.study} has no second host; rpyc-http has")
     directory = args.out or Path("out/studies") / new_directory(args.study).name
     effort = FULL if args.full else QUICK if args.quick else USUAL
     launches = args.launches or effort.launches
@@ -55,7 +70,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise UserError(f"{directory} holds a run already; name another --out")
     options = Options(launches, args.full, ("nearcall-lab", *sys.argv[1:]))
     try:
-        result = carry_out_study(chosen, directory, console, options, effort.scale, args.only or ())
+        result = carry_out_study(chosen, directory, console, options, effort.scale, args.only or (), args.host)
     except ReplicaFailed as reason:
         raise UserError(f"the method of {args.study} could not be repeated: {reason}") from None
     text = markdown(result)

@@ -32,6 +32,19 @@ _PHASES = ("made", "connected", "first reply")
 
 
 def corrected(cells: Summaries) -> list[ShownTable]:
+    """All tables on loopback."""
+    return [*_tables(cells), others_ahead(cells)]
+
+
+def elsewhere(cells: Summaries) -> list[ShownTable]:
+    """The same tables with the servers on another machine."""
+    return [
+        ShownTable(f"{each.id}-remote", f"{each.title}, second host", each.columns, each.rows)
+        for each in _tables(cells)
+    ]
+
+
+def _tables(cells: Summaries) -> list[ShownTable]:
     """Set-up in three phases, single calls, and ten clients, each with a connection of its own."""
     set_up = ShownTable("connection", "Set-up, median of each phase", ["object made", "connected", "first reply"], {})
     latency = ShownTable("latency", "One call at a time, µs", ["p50", "p90", "p99"], {})
@@ -51,7 +64,6 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table("rate", "10 clients in two processes, calls/s", {"calls/s": _TEN}, lambda s: s.throughput),
         _sweep(cells, "sweep-rate", "Size by connections, calls/s", lambda summary: summary.throughput),
         _sweep(cells, "sweep-p99", "Size by connections, p99", _p99),
-        others_ahead(cells),
     ]
 
 
@@ -181,5 +193,6 @@ STUDY = Study(
             _development,
         ),
     ),
+    elsewhere=elsewhere,
     replica_s=(15.0, 10.0),
 )
