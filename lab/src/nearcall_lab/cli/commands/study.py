@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="one launch, and a fiftieth of the study's own work")
     parser.add_argument("--full", action="store_true", help="all of the study's own work, and narrow intervals")
     parser.add_argument("--out", type=Path, metavar="DIR", help="directory (default: a new one in out/studies)")
-    parser.add_argument("--host", metavar="URL", type=_host, default="", help="corrected tables: also with the servers there")
+    parser.add_argument("--host", metavar="URL", type=_host, help="corrected tables: also with the servers there")
 
 
 def _host(url: str) -> str:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise UserError(f"{directory} holds a run already; name another --out")
     options = Options(launches, args.full, ("nearcall-lab", *sys.argv[1:]))
     try:
-        result = carry_out_study(chosen, directory, console, options, effort.scale, args.only or (), args.host)
+        result = carry_out_study(chosen, directory, console, options, effort.scale, args.only or (), args.host or "")
     except ReplicaFailed as reason:
         raise UserError(f"the method of {args.study} could not be repeated: {reason}") from None
     text = markdown(result)
