@@ -7,11 +7,21 @@ without that line is what the command wrote, all of it.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
 PAGES = Path(__file__).parent.parent / "lab" / "docs" / "studies"
 BELOW = "<!-- below: as nearcall-lab study wrote it -->"
+
+
+def _public(command: list[str]) -> list[str]:
+    """The command without what only the machine that measured knows: where its files are."""
+    kept = []
+    for before, word in zip(["", *command], command, strict=False):
+        if "--out" not in (before, word):
+            kept.append(word.partition("?")[0] if before == "--host" else word)
+    return kept
 
 
 def main() -> int:
@@ -26,6 +36,7 @@ def main() -> int:
         if study["ended_early"]:
             print(f"study_page: {directory}: this study ended early: {study['ended_early']}", file=sys.stderr)
             return 1
+        text = text.replace(shlex.join(study["command"]), shlex.join(_public(study["command"])))
         page = PAGES / f"{study['id']}.md"
         head, line, _ = page.read_text(encoding="utf-8").partition(f"{BELOW}\n")
         if line:  # the introduction has the title already
