@@ -146,7 +146,7 @@ def test_a_second_host_has_tables_of_its_own() -> None:
     alone = parse("rpyc-http", chosen.scenario(), ENTRANTS).only(["rpyc-tcp", "noop"])
     both = alone.also_at(box)
     assert len(both.planned) == 2 * len(alone.planned)
-    assert both.settings.limit_s == 2 * alone.settings.limit_s
+    assert both.settings.limit_s == 3 * alone.settings.limit_s
     problems = {each.cell.mechanism: each.problem for each in both.planned if each.cell.host == box}
     assert problems["noop"] == "has its server in the client's process"
     found = Summaries([measured(each, 20.0 if each.cell.host else 10.0) for each in both.planned])

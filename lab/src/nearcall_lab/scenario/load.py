@@ -96,7 +96,7 @@ class Scenario:
             )
             for planned in self.planned
         )
-        settings = replace(self.settings, limit_s=2 * self.settings.limit_s)
+        settings = replace(self.settings, limit_s=3 * self.settings.limit_s)
         return replace(self, planned=(*self.planned, *there), settings=settings)
 
 
