@@ -92,7 +92,9 @@ def test_a_receiver_whose_queue_is_full_is_asked_too() -> None:
         assert stopped is not None
         os.kill(stopped, signal.SIGSTOP)
         try:
-            send_all(bytes(1_000), messages)  # what the one has no room for goes to the other, and so would its question
+            send_all(
+                bytes(1_000), messages
+            )  # what the one has no room for goes to the other, and so would its question
             asked = pool.submit(ask)
             assert not wait((asked,), 0.2).done
         finally:
@@ -118,8 +120,8 @@ def measured(planned: Planned, value: float | None) -> Summary:
     """A cell as if it had been measured."""
     mechanism = planned.entrant.mechanism
     result = CellResult(
-        cell=planned.cell, digest="", status="ok", problem=planned.problem, label=mechanism.label, family=mechanism.family,
-        version="", settings="", tuned=False, typed="", busy_polls=False,
+        cell=planned.cell, digest="", status="ok", problem=planned.problem, label=mechanism.label,
+        family=mechanism.family, version="", settings="", tuned=False, typed="", busy_polls=False,
     )  # fmt: skip
     return Summary(result, metric_of(planned.cell), 1, [], value, None, None)
 
