@@ -1270,6 +1270,8 @@ class Topic:
     def __new__(cls, *, max_buffer: int, drops: bool, keeps_last: bool) -> Topic: ...
     def publish(self, item: Any) -> int:
         """Sends an item to all subscribers. Returns how many there are. Waits for none of them."""
+    def skip(self, count: int) -> None:
+        """So many items, of an unknown number if it is 0, were lost before they came here."""
 
     def close(self) -> None:
         """Ends all streams without an error. Harmless when repeated."""

@@ -1,4 +1,5 @@
-"""What the workers of one server ask each other: their statistics, and what they have for monitoring systems.
+"""What the workers of one server ask each other: their statistics, what they have for monitoring systems, and where
+they publish (:mod:`.shared`).
 
 A question goes to the parent, which passes it on to all other workers, with a socket. Each answers through that socket,
 with a descriptor of memory, so that an answer may have any length. The end of the last copy of the socket tells the
@@ -13,11 +14,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .board import Question
 
-__all__ = ["Colleagues"]
+__all__ = ["Colleagues", "meet", "part", "when_met"]
 
 PATIENCE = 1.0
 """Seconds that the workers have to answer."""
@@ -99,3 +100,37 @@ class Colleagues:
                 file.seek(0)
                 reply.settimeout(PATIENCE)
                 socket.send_fds(reply, [str(self.number).encode()], [memory])
+
+
+class _Met(NamedTuple):
+    """The colleagues of this process, and who waits for them."""
+
+    colleagues: list[Colleagues]
+    waiting: list[Callable[[Colleagues], None]]
+    parting: list[Callable[[], None]]
+
+
+_met = _Met([], [], [])
+
+
+def when_met(call: Callable[[Colleagues], None], at_end: Callable[[], None]) -> None:
+    """Calls a function with the colleagues of this worker, as soon as it serves; and one when it has served. Neither in
+    a process that is no worker.
+    """
+    _met.waiting.append(call)
+    _met.parting.append(at_end)
+    for colleagues in _met.colleagues:
+        call(colleagues)
+
+
+def meet(colleagues: Colleagues) -> None:
+    """This process is a worker that serves."""
+    _met.colleagues.append(colleagues)
+    for call in _met.waiting:
+        call(colleagues)
+
+
+def part() -> None:
+    """This worker has served."""
+    for call in _met.parting:
+        call()

@@ -11,6 +11,9 @@ from ..options.names import checks_names
 
 __all__ = ["Subscription", "Topic"]
 
+if TYPE_CHECKING:
+    from .shared import Named
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -58,10 +61,15 @@ class Topic(Generic[T]):
     listens to, and a client that reads slowly keeps no other client waiting.
 
     A subscription ends when the client stops it, is gone or past its deadline; when the topic is closed or nothing
-    refers to it any more; and with ``UNAVAILABLE`` when the server begins to stop. Each process of
-    ``serve(workers=...)`` has topics of its own. A ``with`` block closes a topic at its end.
+    refers to it any more; and with ``UNAVAILABLE`` when the server begins to stop. A ``with`` block closes a topic at
+    its end.
+
+    Each process of ``serve(workers=...)`` has topics of its own, unless they have a name: topics of one name are one,
+    in all workers. Such a topic is made with the type of its items, as ``nearcall.Topic[Price](name="prices")``.
 
     Args:
+        name: What an item is published to: all topics of that name in this process, and in the other workers of its
+            server.
         max_buffer: Bytes of encoded items that are kept for clients which read too slowly: for all clients of a method
             together, in each codec. They count among the server's ``max_memory``. Items that are already on the way to
             a client are not among them, as for any stream. The last item is kept however long it is.
@@ -72,13 +80,14 @@ class Topic(Generic[T]):
 
     Raises:
         InvalidArgument: ``max_buffer`` is no whole number from 1.
-        ValueError: ``when_full`` is none of these.
+        ValueError: ``when_full`` is none of these, or ``name`` is no name.
     """
 
     @checks_names
     def __init__(
         self,
         *,
+        name: str | None = None,
         max_buffer: int = 1 << 20,
         when_full: Literal["end", "drop_oldest"] = "end",
         keep_last: bool = False,
@@ -90,6 +99,11 @@ class Topic(Generic[T]):
             drops=when_full == "drop_oldest",
             keeps_last=bool(keep_last),
         )
+        self._named: Named | None = None
+        if name is not None:
+            from .shared import Named  # imports what only few programs need
+
+            self._named = Named(self, self._core, name, keeps_last=bool(keep_last))
 
     def publish(self, item: T) -> int:
         """Sends an item to all subscribers; from any thread or event loop. Waits for none of them.
@@ -100,13 +114,14 @@ class Topic(Generic[T]):
             item: What to send. It is encoded before this returns, and may be changed afterwards.
 
         Returns:
-            How many subscribers there are.
+            How many subscribers there are in this process.
 
         Raises:
             RpcError: the item is not of the type that the method declares, or cannot be sent. Nobody gets it.
             RuntimeError: the topic is closed.
+            TypeError: the topic has a name, and was not made with a type.
         """
-        return self._core.publish(item)
+        return self._core.publish(item) if self._named is None else self._named.publish(item)
 
     def subscribe(self) -> Subscription[T]:
         """What a method returns to its caller: the items that are published from now on.
@@ -114,11 +129,13 @@ class Topic(Generic[T]):
         The method must stream to its caller, with items of the topic's type that hold no references. If the topic is
         closed, the stream ends at once.
         """
+        if self._named is not None:
+            self._named.give_last()
         return Subscription(self._core)
 
     def close(self) -> None:
-        """Ends all streams without an error; slow clients first get the items that are kept for them. Harmless when
-        repeated.
+        """Ends all streams of this process without an error; slow clients first get the items that are kept for them.
+        Harmless when repeated.
         """
         self._core.close()
 
@@ -129,7 +146,7 @@ class Topic(Generic[T]):
 
     @property
     def subscribers(self) -> int:
-        """How many subscribers there are just now."""
+        """How many subscribers there are in this process just now."""
         return self._core.subscribers
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
@@ -139,7 +156,8 @@ class Topic(Generic[T]):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"subscribers={self.subscribers}"
-        return f"<nearcall.Topic {state}>"
+        name = "" if self._named is None else f"{self._named.name!r} "
+        return f"<nearcall.Topic {name}{state}>"
 
     def __enter__(self) -> Topic[T]:
         return self

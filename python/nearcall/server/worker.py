@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
 from .board import ParentsBoard, Question, WorkersBoard, new_board
-from .colleagues import Colleagues
+from .colleagues import Colleagues, meet, part
 from .server import Server
 from .signals import Terminated, raise_when_told
 
@@ -206,6 +206,7 @@ class _Inside:
                 # If the parent is gone, the message does not matter: `end_with` ends this process.
                 with contextlib.suppress(OSError):
                     self.lifeline.sendall(READY)
+                meet(colleagues)
                 self._listen(awake, states, colleagues)
             except Exception as error:
                 failed = True
@@ -216,6 +217,7 @@ class _Inside:
             pass
         if server is not None:
             failed |= not server.stop(self.task.grace) or server.failure is not None
+        part()
         if awake is not None:
             _sleep_on(awake)
         for end in self.ends():

@@ -68,11 +68,13 @@ struct Log {
     for_new: usize,
     /// No more items will be added.
     closed: bool,
+    /// Items were lost before they came here.
+    lost: bool,
 }
 
 impl Log {
     fn new(kept: Charge, keeps_last: bool) -> Self {
-        Self { items: VecDeque::new(), first: 0, kept, for_new: usize::from(keeps_last), closed: false }
+        Self { items: VecDeque::new(), first: 0, kept, for_new: usize::from(keeps_last), closed: false, lost: false }
     }
 
     fn end(&self) -> u64 {
@@ -98,6 +100,14 @@ impl Log {
         while self.kept.bytes() > most && self.items.len() > 1 {
             self.pop();
         }
+    }
+
+    /// Items were lost before they came here, and with them those that wait.
+    fn skip(&mut self, count: u64) {
+        self.first = self.end() + count;
+        self.items.clear();
+        self.kept.set(0);
+        self.lost = true;
     }
 
     /// Drops the items before `place`, which all subscribers have got, except those for new subscribers.
@@ -281,6 +291,13 @@ impl Subscriber {
 
 impl Channel {
     fn too_slow(&self) -> Failure {
+        if self.log.lock().lost {
+            let message = format!(
+                "{}: items were lost on their way from another worker of the server, since this one was too slow for them;                  listen again, or let the Topic drop the oldest (when_full=\"drop_oldest\")",
+                self.method.get().name
+            );
+            return Failure::new(Failure::RESOURCE_EXHAUSTED, message);
+        }
         let message = format!(
             "{}: the client reads too slowly: more than {} bytes of items waited for it; raise max_buffer of the Topic at the \
              server, or let it drop the oldest (when_full=\"drop_oldest\")",
@@ -419,6 +436,12 @@ impl Topic {
         }
     }
 
+    /// So many items were lost before they came here; with 0 nobody knows how many. Subscribers that may miss items have missed
+    /// them, and what still waited for them. All others are behind.
+    fn skip(&self, py: Python<'_>, count: u64) {
+        detach(py, || self.state.skip(count));
+    }
+
     /// Ends all streams successfully; those of slow subscribers after the items that they have still to get. Harmless
     /// when repeated.
     fn close(&self, py: Python<'_>) {
@@ -483,6 +506,16 @@ impl State {
             shared.last = Some(Arc::clone(value));
         }
         (Published::To(shared.count()), deserted)
+    }
+
+    fn skip(&self, count: u64) {
+        let shared = self.shared.lock();
+        for channel in &shared.channels {
+            if count > 0 || !channel.policy.drops {
+                channel.log.lock().skip(count.max(1));
+                channel.send();
+            }
+        }
     }
 
     fn close(&self) {

@@ -1,0 +1,58 @@
+"""A service whose workers share topics; :mod:`.workers_program` serves it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import nearcall
+
+
+@dataclass
+class Said:
+    by: int
+    number: int
+    text: bytes = b""
+
+
+@nearcall.service
+class Room:
+    def __init__(self) -> None:
+        self._said = nearcall.Topic[Said](name="said", keep_last=True)
+        self._all = nearcall.Topic[Said](name="all")
+        self._some = nearcall.Topic[Said](name="some", when_full="drop_oldest", max_buffer=1 << 16)
+        self._anything = nearcall.Topic[Any](name="anything")
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def say(self, numbers: int, size: int = 0) -> int:
+        """Says so many things in all topics; returns its process."""
+        for number in range(numbers):
+            for topic in (self._said, self._all, self._some):
+                topic.publish(Said(os.getpid(), number, bytes(size)))
+            self._anything.publish((number, {"a"}))
+        return os.getpid()
+
+    def said(self) -> Iterator[Said]:
+        return self._said.subscribe()
+
+    def all(self) -> Iterator[Said]:
+        return self._all.subscribe()
+
+    def some(self) -> Iterator[Said]:
+        return self._some.subscribe()
+
+    def anything(self) -> Iterator[Any]:
+        return self._anything.subscribe()
+
+    def made_late(self) -> Iterator[Said]:
+        """Of a topic that was made after others have published."""
+        return nearcall.Topic[Said](name="said", keep_last=True).subscribe()
+
+    def hog(self, seconds: int) -> None:
+        """Keeps the interpreter's lock."""
+        ctypes.PyDLL(None).sleep(seconds)
