@@ -210,7 +210,7 @@ def test_what_cannot_be_served() -> None:
         (lambda basics: basics.add(1, None), ["Basics.add()", "'b' must be int, got None"]),
         (lambda basics: basics.add(True), ["'a' must be int, got bool"]),
         (lambda basics: basics.add(1.0), ["'a' must be int, got float"]),
-        (lambda basics: basics.add(2**70), ["Basics.add()", "'a'", "64 bits"]),
+        (lambda basics: basics.add(2**16383), ["Basics.add()", "'a'", "2049 bytes", "send bytes"]),
         (lambda basics: basics.echo("text"), ["Basics.echo()", "'data' must be bytes, got str"]),
         (lambda basics: basics.echo(None), ["'data' must be bytes, got None"]),
         (lambda basics: basics.echo_text(b"x"), ["'text' must be str, got bytes"]),
@@ -226,6 +226,14 @@ def test_wrong_arguments(url: str, call: Any, words: list[str]) -> None:
             call(basics)
         one_line(caught.value, *words)
         assert basics.add(1) == 6
+
+
+def test_ints_beyond_64_bits_arrive(url: str) -> None:
+    with nearcall.connect(url, Basics) as basics:
+        assert basics.add(2**70) == 2**70 + 5
+        assert basics.add(b=-(2**80), a=1) == 1 - 2**80
+        assert basics.add(2**64 - 1, 1) == 2**64
+        assert basics.anything({2**64: [-(2**16382)]}) == {2**64: [-(2**16382)]}
 
 
 @pytest.mark.parametrize(

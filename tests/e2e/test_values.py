@@ -99,6 +99,7 @@ ANYTHING: list[Any] = [
     bytearray(b"x"),
     -0.0,
     2**64 - 1,
+    -(2**70),
     True,
 ]
 

@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import msgspec
 import pytest
@@ -183,6 +183,7 @@ atoms = (
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
+    | st.integers(-(2**200), 2**200)
     | st.floats()
     | text
     | st.binary(max_size=8)
@@ -197,7 +198,7 @@ atoms = (
     )
 )
 keys = st.recursive(
-    text | st.integers(0, 9) | st.dates() | st.uuids() | st.booleans(),
+    text | st.integers(0, 9) | st.integers(2**64, 2**70) | st.dates() | st.uuids() | st.booleans(),
     lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3),
     max_leaves=3,
 )
@@ -309,8 +310,9 @@ def test_zones_keep_their_rules_in_any_and_their_offset_elsewhere() -> None:
         (Any, dt.time(1, 2, tzinfo=BERLIN), "a time of day in a zone cannot be sent"),
         (Any, msgspec.msgpack.Ext(2, b""), "an extension of type 2 cannot be sent"),
         (dict[str, Any], {"a": Animal("a")}, "Animal is a class"),
-        (Any, [2**64], "an int beyond 64 bits"),
-        (Any, (2**64,), "an int beyond 64 bits"),
+        (Any, [2**16383], "an int of 2049 bytes cannot be sent: the longest that is has 2048; send bytes"),
+        (dict[str, int], {"a": -(2**16384)}, "at ['a']: an int of 2049 bytes cannot be sent"),
+        (Annotated[int, msgspec.Meta(multiple_of=3)], 2**64, "an int beyond 64 bits"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip

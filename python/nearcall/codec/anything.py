@@ -23,7 +23,17 @@ from ..types.shown import shown
 from . import dtypes
 from .remedies import conversion
 
-__all__ = ["ENVELOPE", "EXTENSIONS", "OWN_EXTENSIONS", "Packed", "pack", "pack_plainly", "unknown", "unpack"]
+__all__ = [
+    "ENVELOPE",
+    "EXTENSIONS",
+    "OWN_EXTENSIONS",
+    "Packed",
+    "pack",
+    "pack_int",
+    "pack_plainly",
+    "unknown",
+    "unpack",
+]
 
 TUPLE: Final = 4
 SET: Final = 5
@@ -32,7 +42,9 @@ OBJECT: Final = 7
 EXTENSIONS: Final = frozenset({TUPLE, SET, FROZENSET, OBJECT})
 """The msgpack extension types whose data is one msgpack value: see docs/protocol.md."""
 
-_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_SCALARS: Final = frozenset({type(None), bool, float, str, bytes})
+LONGEST_INT: Final = 2048
+"""The most bytes of an int. What Python does with one takes the square of its length, such as its text."""
 ENVELOPE: Final = 3
 """The extension type of an error's details with an exception or a traceback beside them (see docs/protocol.md)."""
 OWN_EXTENSIONS: Final = range(-128, 32)
@@ -61,6 +73,8 @@ def pack(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
         TypeError: the value would arrive as something else; the message says what to do.
     """
     kind = cast(Any, type(value))
+    if kind is int:
+        return pack_int(value)
     if kind in _SCALARS:
         return value
     if kind is list:
@@ -88,6 +102,20 @@ def pack(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
     if other is None:
         raise TypeError(_refusal(value))
     return other(value)
+
+
+def pack_int(value: int) -> Any:
+    """What to encode for an int: itself, if msgpack has it.
+
+    Raises:
+        TypeError: it is longer than :data:`LONGEST_INT`.
+    """
+    if -(1 << 63) <= value < 1 << 64:
+        return value
+    length = value.bit_length() // 8 + 1
+    if length > LONGEST_INT:
+        raise TypeError(f"an int of {length} bytes cannot be sent: the longest that is has {LONGEST_INT}; send bytes")
+    return Packed(OBJECT, ["int", value.to_bytes(length, "big", signed=True)])
 
 
 def pack_plainly(value: Any) -> Any:
@@ -248,6 +276,12 @@ def _read_decimal(content: Any) -> decimal.Decimal:
     return decimal.Decimal(content)
 
 
+def _read_int(content: Any) -> int:
+    if not 0 < len(_read_bytes(content)) <= LONGEST_INT:
+        raise ValueError(f"an int has 1 to {LONGEST_INT} bytes")
+    return int.from_bytes(content, "big", signed=True)
+
+
 def _read_scalar(content: Any) -> Any:
     code, data = content
     if not isinstance(code, str) or len(data) != dtypes.size_of(code):
@@ -275,6 +309,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "time": _read_time,
     "timedelta": lambda content: datetime.timedelta(*cast("list[int]", content)),
     "uuid": _read_uuid,
+    "int": _read_int,
     "decimal": _read_decimal,
     "bytearray": lambda content: bytearray(_read_bytes(content)),
     "memoryview": lambda content: memoryview(_read_bytes(content)),

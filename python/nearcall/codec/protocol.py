@@ -161,6 +161,12 @@ class ValueCoding(msgspec.Struct, frozen=True, eq=False):
     """Turns what ``encode`` raised into the error to report."""
     decode_error: Callable[..., RpcError]
     """Turns what ``decode`` raised into the error to report. In msgpack it takes the message as well."""
+    encode_again: Callable[..., Any] | None = None
+    """Takes what ``encode`` raised, and the value: encodes it in a way that takes longer and can more, or raises.
+    ``None``: there is no such way.
+    """
+    decode_again: Callable[..., Any] | None = None
+    """The same for what ``decode`` raised, and what it was given."""
     hashed: HashedKeys | None = None
     """The keys to check before ``decode``, so that none collide; ``None`` if they cannot collide, or ``decode`` checks
     them.
@@ -203,6 +209,10 @@ class ArgumentsCoding(msgspec.Struct, frozen=True, eq=False):
     """
     decode_error: Callable[..., RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
+    encode_again: Callable[..., Any] | None = None
+    """As in a :class:`ValueCoding`, for ``encode``."""
+    decode_again: Callable[..., Any] | None = None
+    """As in a :class:`ValueCoding`, for ``decode``."""
     encode_named: Callable[[dict[str, Any]], Parts] | None = None
     """Encodes the given arguments by name, buffers included. ``None``: ``encode`` takes a dict as well."""
     decode_named: Callable[..., tuple[Any, ...]] | None = None

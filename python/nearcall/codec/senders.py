@@ -27,6 +27,7 @@ __all__ = [
     "DateTimeSender",
     "DictSender",
     "FieldsSender",
+    "IntSender",
     "ItemsSender",
     "MisfitError",
     "Sender",
@@ -101,13 +102,35 @@ class AnySender(Sender):
 
     deep = True
 
+    def __init__(self, *, wide: bool = False) -> None:
+        self._wide = wide
+
     def look(self, value: Any) -> bool:
         """See :class:`Sender`."""
-        return not is_native(value)
+        return self._wide or not is_native(value)
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
         return anything.pack(value)
+
+
+class IntSender(Sender):
+    """An int that may be beyond 64 bits: see :mod:`nearcall.codec.msgpack.wide`."""
+
+    deep = True
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        return type(value) is int
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        if type(value) is not int:
+            return value
+        try:
+            return anything.pack_int(value)
+        except TypeError as problem:
+            raise MisfitError(str(problem)) from None
 
 
 class DateTimeSender(Sender):

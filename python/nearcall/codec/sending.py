@@ -30,6 +30,7 @@ from .senders import (
     DateTimeSender,
     DictSender,
     FieldsSender,
+    IntSender,
     ItemsSender,
     MisfitError,
     Sender,
@@ -50,14 +51,15 @@ _SEQUENCES: dict[type, type] = {
 }
 
 
-def sender(shape: shapes.Type, annotation: Any) -> Sender | None:
+def sender(shape: shapes.Type, annotation: Any, *, wide: bool = False) -> Sender | None:
     """The sender of a declared type, to be called with :meth:`Sender.look`; ``None`` if there is nothing to check.
 
     Args:
         shape: msgspec's description of the type.
         annotation: The type itself, which tells a list from a Sequence.
+        wide: Also ints beyond 64 bits are sent.
     """
-    found = _Builder().build(shape, annotation)
+    found = _Builder(wide).build(shape, annotation)
     if isinstance(found, UnionSender) and not any(member.deep for member in found.members):
         return None  # the outer type of the value is checked before
     return found if found is not None and found.deep else None
@@ -121,18 +123,21 @@ def seen_argument(name: str, value: Any, what: Sender) -> Any:
 class _Builder:
     """Makes the senders of a type and of the types in it; of each class once, because a class may refer to itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, wide: bool) -> None:
+        self.plain: dict[Any, Callable[[], Sender]] = {
+            shapes.AnyType: lambda: AnySender(wide=wide),
+            shapes.DateTimeType: DateTimeSender,
+            shapes.TimeType: TimeSender,
+        }
+        if wide:
+            self.plain[shapes.IntType] = IntSender
         self.classes: dict[Any, Any] = {}
 
     def build(self, shape: Any, annotation: Any) -> Sender | None:
         hint = unwrap(annotation)
         kind = cast(Any, type(shape))
-        if kind is shapes.AnyType:
-            return AnySender()
-        if kind is shapes.DateTimeType:
-            return DateTimeSender()
-        if kind is shapes.TimeType:
-            return TimeSender()
+        if kind in self.plain:
+            return self.plain[kind]()
         if kind is shapes.UnionType:
             return self._union(shape, hint)
         if kind in _SEQUENCES:

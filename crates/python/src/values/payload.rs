@@ -37,8 +37,8 @@ impl Value {
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
-            Form::Parts => self.coding.encode.run(&value).and_then(|encoded| Encoded::parts(&encoded, SmallVec::new())),
-            _ => self.coding.encode.main(&value).map(Encoded::whole),
+            Form::Parts => self.coding.encode_parts(&value, SmallVec::new()),
+            _ => self.coding.encode_main(&value).map(Encoded::whole),
         };
         encoded.map_err(|error| explain(py, &self.coding.encode_error, error, &[]))
     }
@@ -70,6 +70,24 @@ fn explain<'py>(py: Python<'py>, explainer: &Py<PyAny>, error: PyErr, beside: &[
     let value = error.clone_ref(py).into_value(py).into_bound(py).into_any();
     let arguments: SmallVec<[_; 3]> = std::iter::once(&value).chain(beside.iter().copied()).cloned().collect();
     explainer.bind(py).run_many(&arguments, None).map_or(error, PyErr::from_value)
+}
+
+/// What a codec gives for what it has refused, if it has another way: one that takes longer and can more.
+#[cold]
+fn again<'py>(
+    py: Python<'py>,
+    other: &Option<Py<PyAny>>,
+    error: PyErr,
+    given: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    match other {
+        Some(other) if error.is_instance_of::<PyException>(py) => {
+            let error = error.into_value(py).into_bound(py).into_any();
+            let arguments: SmallVec<[_; 3]> = std::iter::once(&error).chain(given.iter().copied()).cloned().collect();
+            other.bind(py).run_many(&arguments, None)
+        }
+        _ => Err(error),
+    }
 }
 
 /// The whole payload as the buffer type that a form names.
@@ -177,6 +195,34 @@ impl Coding {
         Ok(body)
     }
 
+    /// The payload of a value that has no buffers beside it.
+    #[inline]
+    fn encode_main<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Main<'py>> {
+        self.encode.main(value).or_else(|error| {
+            let encoded = again(value.py(), &self.encode_again, error, &[value])?;
+            Ok(Main::Lent(LentBuffer::Bytes(encoded.cast_into()?)))
+        })
+    }
+
+    /// The payload of a value that may have buffers beside it, which come after the `first`.
+    #[inline]
+    fn encode_parts<'py>(&self, value: &Bound<'py, PyAny>, first: Buffers<'py>) -> PyResult<Encoded<'py>> {
+        let encoded = self.encode.run(value).or_else(|error| again(value.py(), &self.encode_again, error, &[value]))?;
+        Encoded::parts(&encoded, first)
+    }
+
+    /// What msgpack's function makes of a body, and of the buffers beside it if there may be some.
+    #[inline]
+    fn decode_msgpack<'py, const N: usize>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        given: [&Bound<'py, PyAny>; N],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = function.py();
+        let decoded = function.run(given).or_else(|error| again(py, &self.decode_again, error, &given));
+        decoded.map_err(|error| explain(py, &self.decode_error, error, &given))
+    }
+
     /// Decodes a message, which has buffers beside it if it comes in `parts`.
     #[inline]
     fn decode<'py>(
@@ -188,15 +234,13 @@ impl Coding {
     ) -> PyResult<Bound<'py, PyAny>> {
         if parts {
             let (body, buffers) = self.divide(py, event, budget)?;
-            let decoded = self.decode.function(py)?.run([body.as_any(), buffers.as_any()]);
-            return decoded.map_err(|error| explain(py, &self.decode_error, error, &[body.as_any(), buffers.as_any()]));
+            return self.decode_msgpack(self.decode.function(py)?, [body.as_any(), buffers.as_any()]);
         }
         let (payload, len) = (&event.payload, event.payload.len());
         let decoded = match &self.decode {
             Decoder::Msgpack(decode) => {
                 let body = self.body(py, payload, len, budget)?;
-                let decoded = decode.bind(py).run([body.as_any()]);
-                return decoded.map_err(|error| explain(py, &self.decode_error, error, &[body.as_any()]));
+                return self.decode_msgpack(decode.bind(py), [body.as_any()]);
             }
             Decoder::Opaque(decode) => {
                 if len > self.max_values {
@@ -374,10 +418,9 @@ impl Arguments {
     #[inline]
     fn coded<'py>(&self, values: &Bound<'py, PyTuple>, buffers: Option<Buffers<'py>>) -> PyResult<Encoded<'py>> {
         let encoded = if self.parts {
-            let parts = self.coding.encode.run(values.as_any());
-            parts.and_then(|parts| Encoded::parts(&parts, buffers.unwrap_or_default()))
+            self.coding.encode_parts(values.as_any(), buffers.unwrap_or_default())
         } else {
-            self.coding.encode.main(values.as_any()).map(|main| Encoded { buffers, ..Encoded::whole(main) })
+            self.coding.encode_main(values.as_any()).map(|main| Encoded { buffers, ..Encoded::whole(main) })
         };
         encoded.map_err(|error| self.explain(values.py(), values, error))
     }
@@ -407,8 +450,10 @@ impl Arguments {
                 return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
             };
             let (body, buffers) = self.coding.divide(py, event, budget)?;
-            let decoded = decode_named.bind(py).run([body.as_any(), buffers.as_any()]);
-            return self.decoded(py, decoded, &[body.as_any(), buffers.as_any()]);
+            let given = [body.as_any(), buffers.as_any()];
+            let decoded = decode_named.bind(py).run(given);
+            let decoded = decoded.map_err(|error| explain(py, &self.coding.decode_error, error, &given))?;
+            return Ok(decoded.cast_into::<PyTuple>()?);
         }
         if self.forms.is_empty() && self.coding.encode.has_empty() {
             return Ok(PyTuple::empty(py));
@@ -445,13 +490,11 @@ impl Arguments {
                 for &(offset, len) in &ranges[direct..] {
                     views.append(View::of(py, &payload, offset, len)?)?;
                 }
-                let decoded = self.coding.decode.function(py)?.run([body.as_any(), views.as_any()]);
-                self.decoded(py, decoded, &[body.as_any(), views.as_any()])
+                self.coding.decode_msgpack(self.coding.decode.function(py)?, [body.as_any(), views.as_any()])
             } else {
-                let decoded = self.coding.decode.function(py)?.run([body.as_any()]);
-                self.decoded(py, decoded, &[body.as_any()])
+                self.coding.decode_msgpack(self.coding.decode.function(py)?, [body.as_any()])
             };
-            Some(decoded?.into_iter())
+            Some(decoded?.cast_into::<PyTuple>()?.into_iter())
         };
         let mut direct = ranges.into_iter();
         let mut values: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
@@ -470,15 +513,5 @@ impl Arguments {
             values.push(value);
         }
         PyTuple::new(py, values)
-    }
-
-    fn decoded<'py>(
-        &self,
-        py: Python<'py>,
-        decoded: PyResult<Bound<'py, PyAny>>,
-        beside: &[&Bound<'py, PyAny>],
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let decoded = decoded.map_err(|error| explain(py, &self.coding.decode_error, error, beside))?;
-        Ok(decoded.cast_into::<PyTuple>()?)
     }
 }

@@ -66,6 +66,10 @@ pub(crate) struct Coding {
     pub(crate) decode: Decoder,
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
+    /// Encodes what `encode` refused in a way that takes longer and can more.
+    pub(crate) encode_again: Option<Py<PyAny>>,
+    /// The same for `decode`.
+    pub(crate) decode_again: Option<Py<PyAny>>,
     pub(crate) max_values: usize,
     /// `None` if a peer can choose no keys that Python hashes without a secret.
     pub(crate) hashed: Option<HashedKeys>,
@@ -84,6 +88,8 @@ impl Coding {
             decode: Decoder::of(coding.getattr("decode")?, !weights.is_none()),
             encode_error: coding.getattr("encode_error")?.unbind(),
             decode_error: coding.getattr("decode_error")?.unbind(),
+            encode_again: coding.getattr("encode_again")?.extract()?,
+            decode_again: coding.getattr("decode_again")?.extract()?,
             max_values,
             hashed: if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) },
             weights: read_weights(&weights)?,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +14,11 @@ from ..checks import outer_type
 from ..hashed import together
 from ..named import arguments_type
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
+from ..senders import Sender
 from .carried import Readers
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers, encode_parts
+from .wide import decode_wide, encode_wide, holds_ints, or_again
 
 __all__ = ["UNKNOWN", "arguments_coding"]
 
@@ -34,6 +36,7 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     """
     crossings = [cross(parameter.type) for parameter in parameters]
     names = tuple(parameter.name for parameter in parameters)
+    by_name = dict(zip(names, crossings, strict=True))
     # An argument without a payload is encoded with the group like the others.
     forms = tuple(CODED if crossing.form == NOTHING else crossing.form for crossing in crossings)
     group = [(name, each) for name, each, form in zip(names, crossings, forms, strict=True) if form not in BUFFER_FORMS]
@@ -54,6 +57,8 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
 
     encode: Any = encoder(form, [parameter.type.shape for parameter in parameters])
     carried = carried_readers(parameter.type.shape for parameter in parameters)
+    wide = not references and holds_ints([parameter.type.shape for parameter in parameters])
+    wide_senders = functools.cache(lambda: _wide_senders(parameters))
     made: Any = functools.partial(decoder, annotation, form, carried)
     decode = made(references=references, for_loop=for_loop)
     uncounted: Any = functools.partial(made, references=True, for_loop=for_loop, counted=False)
@@ -63,17 +68,33 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         _named_decoder(parameters, carried, references=references, for_loop=for_loop, counted=False),
         uncounted=uncounted if references else None,
     )
+    encode_named = _named_encoder(by_name, {name: each.sender for name, each in by_name.items()})
+    decode_named = _named_decoder(parameters, carried, references=references, for_loop=for_loop)
+    if wide:
+        wide_named: Any = functools.partial(_named_decoder, parameters, carried, wide=True)
+        encode_named = or_again(encode_named, encode_wide(lambda: _named_encoder(by_name, wide_senders())))
+        decode_named = or_again(decode_named, decode_wide(lambda: wide_named(references=False, for_loop=for_loop)))
+
+    def wide_encoder() -> Any:
+        return sending.group_seen_to(encode, coded, [wide_senders()[name] for name in coded])
+
     return ArgumentsCoding(
         names=names,
         forms=forms,
         encode=sending.group_seen_to(encode, coded, [each.sender for _, each in group]),
         decode=decode,
-        encode_named=_named_encoder(dict(zip(names, crossings, strict=True))),
-        decode_named=_named_decoder(parameters, carried, references=references, for_loop=for_loop),
+        encode_named=encode_named,
+        decode_named=decode_named,
         encode_error=lambda error, values: explain.explain_encode_error(
-            method, coded if len(values) == len(coded) else names, error, values, data
+            method,
+            coded if len(values) == len(coded) else names,
+            error,
+            values,
+            wide_senders() if wide and isinstance(error, OverflowError) else data,
         ),
         decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=again),
+        encode_again=encode_wide(wide_encoder) if wide else None,
+        decode_again=decode_wide(lambda: made(references=False, for_loop=for_loop, wide=True)) if wide else None,
         hashed=together(crossing.hashed for crossing in crossings),
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,
@@ -87,9 +108,15 @@ def _unknown(name: str) -> ParameterType:
     )
 
 
-def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]], Parts]:
+def _wide_senders(parameters: Sequence[ParameterType]) -> dict[str, Sender | None]:
+    return {each.name: sending.sender(each.type.shape, each.type.annotation, wide=True) for each in parameters}
+
+
+def _named_encoder(
+    crossings: dict[str, Crossing], found: Mapping[str, Sender | None]
+) -> Callable[[dict[str, Any]], Parts]:
     buffers = {name for name, crossing in crossings.items() if crossing.form in BUFFER_FORMS}
-    senders = {name: crossing.sender for name, crossing in crossings.items() if crossing.sender is not None}
+    senders = {name: sender for name, sender in found.items() if sender is not None}
 
     def encode_named(values: dict[str, Any]) -> Parts:
         # Any object with the buffer protocol may be passed for a buffer. An array among them must not be sent as an
@@ -104,7 +131,13 @@ def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]],
 
 
 def _named_decoder(
-    parameters: Sequence[ParameterType], carried: Readers, *, references: bool, for_loop: bool, counted: bool = True
+    parameters: Sequence[ParameterType],
+    carried: Readers,
+    *,
+    references: bool,
+    for_loop: bool,
+    counted: bool = True,
+    wide: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
     """A decoder from a map to the tuple of all parameters, which knows their defaults."""
 
@@ -112,7 +145,13 @@ def _named_decoder(
     @functools.cache
     def made() -> Callable[..., Any]:
         found: Any = decoder(
-            arguments_type(parameters), PARTS, carried, references=references, for_loop=for_loop, counted=counted
+            arguments_type(parameters),
+            PARTS,
+            carried,
+            references=references,
+            for_loop=for_loop,
+            counted=counted,
+            wide=wide,
         )
         return found  # type: ignore[no-any-return]
 

@@ -62,6 +62,7 @@ def decoder(
     references: bool,
     for_loop: bool,
     counted: bool = True,
+    wide: bool = False,
 ) -> Callable[..., Any] | None:
     """The function that decodes values of a type in a form; ``None`` if the form needs none.
 
@@ -72,14 +73,15 @@ def decoder(
         references: Whether the type holds references.
         for_loop: Whether the methods of the objects that arrive are to be awaited.
         counted: Whether references are counted, so that what is decoded can be used.
+        wide: Also ints beyond 64 bits are decoded; not for a type that holds references.
     """
     if form == NOTHING or form in BUFFER_FORMS:
         return None
     if references:
         return functions.reference_decoder(annotation, carried, for_loop=for_loop, counted=counted)
     if form == PARTS:
-        return functions.parts_decoder(annotation, carried)
-    return functions.coded_decoder(annotation, carried)
+        return functions.parts_decoder(annotation, carried, wide=wide)
+    return functions.coded_decoder(annotation, carried, wide=wide)
 
 
 def decoded_again(

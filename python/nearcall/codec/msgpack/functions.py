@@ -231,6 +231,10 @@ def _wanted_array(annotation: Any) -> tuple[Any, Any]:
     return getattr(annotation, "__origin__", annotation), dtype_of_annotation(annotation)
 
 
+_BYTES = (bytes, bytearray, memoryview)
+"""What is not made of text in base64."""
+
+
 def _read_custom(annotation: Any, value: Any) -> Any:
     # Services and arrays are the only types beyond msgspec's own that inspect_type() accepts. Arrays come first: to ask
     # whether a value is an instance of an abstract class takes long.
@@ -249,18 +253,19 @@ def carried_readers(types: Iterable[shapes.Type]) -> Readers:
     return readers(types, _accepted_first, _read_custom)
 
 
-def coded_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[[Any], Any]:
+def coded_decoder(annotation: Any, carried: Readers = NO_READERS, *, wide: bool = False) -> Callable[[Any], Any]:
     """A decoder for a type that holds no arrays: msgspec's own method, unless code of a class in it would run.
 
     Args:
         annotation: The type.
         carried: For classes that travel as another type.
+        wide: Also ints beyond 64 bits are decoded, which takes several times as long.
 
     Raises:
         TypeError: msgspec does not support the type.
     """
-    if carried:
-        return _accepted_first(annotation, _decoder_with_hooks(carried))
+    if carried or wide:
+        return _accepted_first(annotation, _decoder_with_hooks(carried, wide=wide))
     return _accepted_first(annotation, lambda type_: make_decoder(type_).decode)
 
 
@@ -286,22 +291,28 @@ def _accepted_first(annotation: Any, make: Callable[[Any], Callable[[Any], Any]]
     return decode_accepted
 
 
-def _decoder_with_hooks(carried: Readers) -> Callable[[Any], Callable[[Any], Any]]:
+def _decoder_with_hooks(carried: Readers, *, wide: bool = False) -> Callable[[Any], Callable[[Any], Any]]:
     read = read_by(carried, _read_custom) if carried else _read_custom
+    if wide:
+        # msgspec takes an extension for nothing but Any, and an int of any length when it converts.
+        return lambda annotation: (
+            lambda body: msgspec.convert(decode_any(body), annotation, builtin_types=_BYTES, dec_hook=read)
+        )
     return lambda annotation: make_decoder(annotation, ext_hook=_read_extension, dec_hook=read).decode
 
 
-def parts_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[..., Any]:
+def parts_decoder(annotation: Any, carried: Readers = NO_READERS, *, wide: bool = False) -> Callable[..., Any]:
     """A decoder for a type that may hold arrays; it takes the body and the list of buffers.
 
     Args:
         annotation: The type.
         carried: For classes that travel as another type.
+        wide: As for :func:`coded_decoder`.
 
     Raises:
         TypeError: msgspec does not support the type.
     """
-    decode = _beside(_accepted_first(annotation, _decoder_with_hooks(carried)))
+    decode = _beside(_accepted_first(annotation, _decoder_with_hooks(carried, wide=wide)))
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
         return decode(body, _Once(buffers))

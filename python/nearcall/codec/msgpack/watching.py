@@ -21,35 +21,45 @@ Refuse: TypeAlias = "Callable[[str, UnknownField], NoReturn]"
 """Raises the error; takes a description of the value, such as the argument's name, and the field that was found."""
 
 
+def _looked_at(run: Any, look: Callable[[Any, Any], None], place: int = 0) -> Any:
+    """The same function; what it is given at a place is looked at, with what it makes of that. ``None`` stays."""
+    if run is None:
+        return None
+
+    def run_and_look(*given: Any) -> Any:
+        made = run(*given)
+        look(given[place], made)
+        return made
+
+    return run_and_look
+
+
 def watch_sent(coding: ValueCoding, what: str, find: Finder, refuse: Refuse) -> ValueCoding:
     """A coding that checks each value that is sent."""
-    encode = coding.encode
-    if encode is None:
-        return coding
 
-    def encode_watched(value: Any) -> Any:
-        encoded = encode(value)
+    def look(_: Any, encoded: Any) -> None:
         if found := find(encoded[0] if coding.form == PARTS else encoded):
             refuse(what, found)
-        return encoded
 
-    return msgspec.structs.replace(coding, encode=encode_watched)
+    return msgspec.structs.replace(
+        coding, encode=_looked_at(coding.encode, look), encode_again=_looked_at(coding.encode_again, look)
+    )
 
 
 def watch_received(coding: ValueCoding, what: str, find: Finder, refuse: Refuse) -> ValueCoding:
     """A coding that checks each value that arrives."""
-    decode = coding.decode
-    if decode is None:
-        return coding
 
-    def decode_watched(body: Any, *buffers: Any) -> Any:
-        value = decode(body, *buffers)
+    def look(body: Any, _: Any) -> None:
         if found := find(body):
             refuse(what, found)
-        return value
 
     # Searching for fields decodes the value as Any, so its keys must be checked like those of Any.
-    return msgspec.structs.replace(coding, decode=decode_watched, hashed=together([coding.hashed, ANYTHING]))
+    return msgspec.structs.replace(
+        coding,
+        decode=_looked_at(coding.decode, look),
+        decode_again=_looked_at(coding.decode_again, look, 1),
+        hashed=together([coding.hashed, ANYTHING]),
+    )
 
 
 def watch_named(
@@ -70,20 +80,19 @@ def watch_named(
 def watch_arguments(coding: ArgumentsCoding, finders: Mapping[str, Finder], refuse: Refuse) -> ArgumentsCoding:
     """A coding that checks the arguments that arrive."""
     group = [name for name, form in zip(coding.names, coding.forms, strict=True) if form not in BUFFER_FORMS]
-    decode_all, decode_some = coding.decode, coding.decode_named
 
-    def decode(body: Any, *buffers: Any) -> Any:
-        values = decode_all(body, *buffers)
+    def look(body: Any, _: Any) -> None:
         _look(dict(zip(group, _in_order(body), strict=False)), finders, refuse)
-        return values
 
-    def decode_named(body: Any, *buffers: Any) -> Any:
-        values = decode_some(body, *buffers)  # type: ignore[misc]
+    def look_by_name(body: Any, _: Any) -> None:
         _look(_by_name(body), finders, refuse)
-        return values
 
     return msgspec.structs.replace(
-        coding, decode=decode, decode_named=decode_named, hashed=together([coding.hashed, ANYTHING])
+        coding,
+        decode=_looked_at(coding.decode, look),
+        decode_again=_looked_at(coding.decode_again, look, 1),
+        decode_named=_looked_at(coding.decode_named, look_by_name),
+        hashed=together([coding.hashed, ANYTHING]),
     )
 
 

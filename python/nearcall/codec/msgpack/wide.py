@@ -1,0 +1,80 @@
+"""Ints beyond 64 bits, which neither msgpack nor msgspec has.
+
+They travel in the extension type that every receiver of ``Any`` reads: see :mod:`nearcall.codec.anything`. To look for
+one in each message would cost every call. So only what was refused is encoded, or decoded, once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as shapes
+
+from ..._core import check_keys
+from ..hashed import ANYTHING
+from ..shape import walk
+
+__all__ = ["Again", "decode_wide", "encode_wide", "holds_ints", "or_again"]
+
+Again = Callable[..., Any]
+"""Takes what was raised and what was refused, and gives the result after all, or raises."""
+
+_LONGEST: Final = 1 << 20
+"""The most bytes of a message that is decoded once more: what is made of it meanwhile is not counted."""
+_MARK: Final = b"\x92\xa3int"
+"""How the data of the extension begins."""
+
+
+def holds_ints(types: Iterable[shapes.Type]) -> bool:
+    """Whether values of some types may hold ints beyond 64 bits."""
+    found = [node for type_ in types for node in walk(type_) if isinstance(node, (shapes.IntType, shapes.AnyType))]
+    # Of an int beyond 64 bits msgspec does not ask whether it is a multiple.
+    return bool(found) and not any(getattr(node, "multiple_of", None) for node in found)
+
+
+def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Again:
+    """What encodes a value that was refused once more.
+
+    Args:
+        make: Makes the encoder, when it is first needed.
+    """
+    made = cache(make)
+
+    def encode(error: BaseException, value: Any) -> Any:
+        if not isinstance(error, OverflowError):
+            raise error
+        return made()(value)
+
+    return encode
+
+
+def decode_wide(make: Callable[[], Callable[..., Any]]) -> Again:
+    """What decodes a message that was refused once more.
+
+    Args:
+        make: Makes the decoder, when it is first needed.
+    """
+    made = cache(make)
+
+    def decode(error: BaseException, body: bytes, *buffers: list[memoryview]) -> Any:
+        if not isinstance(error, msgspec.ValidationError) or len(body) > _LONGEST or _MARK not in body:
+            raise error
+        check_keys(body, ANYTHING)
+        return made()(body, *buffers)
+
+    return decode
+
+
+def or_again(run: Callable[..., Any], again: Again) -> Callable[..., Any]:
+    """The same function; what it refuses is tried once more."""
+
+    def either(*given: Any) -> Any:
+        try:
+            return run(*given)
+        except Exception as error:
+            return again(error, *given)
+
+    return either
