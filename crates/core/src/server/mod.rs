@@ -48,7 +48,7 @@ pub use shared::early_ends::{EarlyEnds, Errand};
 pub use shared::limits::{Age, WorkLimits};
 pub use shared::notice::{Notice, OnNotice};
 pub use shared::roster::{ConnectionRow, MOST_SHOWN};
-pub use shared::session::{Found, Release, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
+pub use shared::session::{Found, Hook, HookRun, Session, SessionChange, SessionHooks, SessionValue};
 pub use shared::statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use threads::loop_watch::{LoopWatch, Watchable};
 

@@ -28,26 +28,11 @@ pub struct SessionHooks {
 
 /// What a worker is to run a hook for.
 #[derive(Debug)]
-pub(in crate::server) enum Hook {
+pub enum Hook {
+    /// A session begins or has ended.
     Session(Arc<Session>, SessionChange),
-    /// The clients hold this object no longer.
+    /// The clients hold this object no longer: its owner is to be told.
     Release(Object),
-}
-
-/// The begin or end of a session, until its hook has returned. Dropped then.
-#[derive(Debug)]
-pub struct SessionEvent {
-    session: Arc<Session>,
-    change: SessionChange,
-    begun: bool,
-    running: Running<Hook>,
-}
-
-/// An object that clients of a server have released, until its owner has dealt with it.
-#[derive(Debug)]
-pub struct Release {
-    object: Option<Object>,
-    running: Running<Hook>,
 }
 
 /// The begin or the end of a session.
@@ -59,68 +44,57 @@ pub enum SessionChange {
     End(Option<SessionValue>),
 }
 
+/// A hook that a worker runs. Dropped when the hook has returned, or never runs.
+#[derive(Debug)]
+pub struct HookRun {
+    hook: Option<Hook>,
+    /// The session that begins.
+    begins: Option<Arc<Session>>,
+    running: Running<Hook>,
+}
+
 impl OnRelease for Mailbox<Hook> {
     fn released(&self, object: Object) {
         self.leave_hook(Hook::Release(object));
     }
 }
 
-impl Release {
-    pub(in crate::server) fn new(object: Object, running: Running<Hook>) -> Self {
-        Self { object: Some(object), running }
+impl HookRun {
+    pub(in crate::server) fn new(hook: Hook, running: Running<Hook>) -> Self {
+        let begins = if let Hook::Session(it, SessionChange::Begin) = &hook { Some(Arc::clone(it)) } else { None };
+        Self { hook: Some(hook), begins, running }
     }
 
-    /// The object; to be asked once, by whoever deals with it.
-    pub fn take(&mut self) -> Option<Object> {
-        self.object.take()
+    /// Takes the hook out. Call this once, before it runs.
+    pub fn begin(&mut self) -> Option<Hook> {
+        self.hook.take()
     }
 
-    /// The server ends: puts the object back for the thread that stops the server.
+    /// The token of the connection of the client whose session begins or ends, or 0.
+    pub(in crate::server) fn client(&self) -> u64 {
+        if let Some(Hook::Session(session, _)) = &self.hook { session.token } else { 0 }
+    }
+
+    /// The server ends. Ends of sessions and released objects are kept for the thread that stops the server; no session
+    /// begins any more.
     pub(in crate::server) fn give_up(mut self) {
-        self.object.take().into_iter().for_each(|object| self.running.mailbox().released(object));
-    }
-}
-
-impl SessionEvent {
-    pub(in crate::server) fn new(session: Arc<Session>, change: SessionChange, running: Running<Hook>) -> Self {
-        Self { session, change, begun: false, running }
-    }
-
-    /// The session that begins or ends.
-    #[must_use]
-    pub fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// Takes the change out, with the session's value. Call this once, before the hook runs.
-    pub fn begin(&mut self) -> SessionChange {
-        self.begun = true;
-        match &mut self.change {
-            SessionChange::Begin => SessionChange::Begin,
-            SessionChange::End(value) => SessionChange::End(value.take()),
-        }
-    }
-
-    /// The server ends. The end of a session is kept for the thread that stops the server; no session begins any more.
-    pub(in crate::server) fn give_up(mut self) {
-        if let SessionChange::End(value) = &mut self.change {
-            let change = SessionChange::End(value.take());
-            self.running.mailbox().leave_hook(Hook::Session(Arc::clone(&self.session), change));
+        if self.begins.is_none()
+            && let Some(hook) = self.hook.take()
+        {
+            self.running.0.leave_hook(hook);
         }
     }
 }
 
-/// The hook has returned, or never runs.
-impl Drop for SessionEvent {
+impl Drop for HookRun {
     fn drop(&mut self) {
-        if matches!(self.change, SessionChange::Begin) {
-            if !self.begun {
-                // A session that never began does not end.
-                drop(self.session.end());
-            }
-            self.running.mailbox().tell(self.session.token, News::Admitted);
-            self.session.one_finished();
+        let Some(session) = &self.begins else { return };
+        if self.hook.is_some() {
+            // A session that never began does not end.
+            drop(session.end());
         }
+        self.running.0.tell(session.token, News::Admitted);
+        session.one_finished();
     }
 }
 

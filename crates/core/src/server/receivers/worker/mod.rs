@@ -150,7 +150,7 @@ impl Worker {
                 None
             }
             Work::Call(request) => Some(request.head.method),
-            Work::Session(_) | Work::Release(_) => None,
+            Work::Hook(_) => None,
         };
         let pace = method.map_or(Pace::Quick, |method| directory.paces.of(method));
         let leaves = pace == Pace::Slow && shared.leadership.leave();
