@@ -117,27 +117,18 @@ pub struct Session {
     arrived: AtomicU64,
     /// How many of them are over, and [`GONE`] once the client is gone.
     finished: AtomicU64,
-    state: Mutex<SessionState>,
+    value: Mutex<Found<SessionValue>>,
 }
 
+/// The value that belongs to a client, or what a look at it has found.
 #[derive(Debug, Default)]
-enum SessionState {
+pub enum Found<R> {
     /// No value belongs to the client yet.
     #[default]
     Nothing,
-    Value(SessionValue),
-    /// The client is gone, and its last call is over.
-    Over,
-}
-
-/// What [`Session::value`] found.
-#[derive(Debug)]
-pub enum Found<R> {
-    /// No value yet.
-    Nothing,
-    /// What `look` returned for the value.
+    /// There is one.
     Value(R),
-    /// The value is gone: the client is gone, and its last call is over.
+    /// The client is gone, and its last call is over.
     Over,
 }
 
@@ -157,7 +148,7 @@ impl Session {
             mailbox,
             arrived: AtomicU64::new(0),
             finished: AtomicU64::new(0),
-            state: Mutex::default(),
+            value: Mutex::default(),
         })
     }
 
@@ -174,10 +165,10 @@ impl Session {
 
     /// Calls `look` with the value that belongs to the client, with a lock held.
     pub fn value<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> R) -> Found<R> {
-        match &*self.state.lock() {
-            SessionState::Nothing => Found::Nothing,
-            SessionState::Value(value) => Found::Value(look(&**value)),
-            SessionState::Over => Found::Over,
+        match &*self.value.lock() {
+            Found::Nothing => Found::Nothing,
+            Found::Value(value) => Found::Value(look(&**value)),
+            Found::Over => Found::Over,
         }
     }
 
@@ -186,11 +177,11 @@ impl Session {
     /// # Errors
     /// The same value, if the session has one already or is over.
     pub fn keep(&self, value: SessionValue) -> Result<(), SessionValue> {
-        let mut state = self.state.lock();
-        if !matches!(*state, SessionState::Nothing) {
+        let mut kept = self.value.lock();
+        if !matches!(*kept, Found::Nothing) {
             return Err(value);
         }
-        *state = SessionState::Value(value);
+        *kept = Found::Value(value);
         Ok(())
     }
 
@@ -276,15 +267,15 @@ impl Session {
             return;
         }
         let value = match self.end() {
-            SessionState::Value(value) => Some(value),
-            SessionState::Nothing if self.hooks.end => None,
-            SessionState::Nothing | SessionState::Over => return,
+            Found::Value(value) => Some(value),
+            Found::Nothing if self.hooks.end => None,
+            Found::Nothing | Found::Over => return,
         };
         self.leave_hook(SessionChange::End(value));
     }
 
-    /// Ends the session. Returns its state before.
-    fn end(&self) -> SessionState {
-        std::mem::replace(&mut *self.state.lock(), SessionState::Over)
+    /// Ends the session. Returns the value that belonged to the client.
+    fn end(&self) -> Found<SessionValue> {
+        std::mem::replace(&mut *self.value.lock(), Found::Over)
     }
 }
