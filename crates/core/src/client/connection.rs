@@ -116,11 +116,22 @@ pub(crate) trait Awaited {
 
     /// Takes in a frame of a call that this side has made, from the connection over which the awaited frame is to come.
     /// Whether the thread need not wait any longer.
-    fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool;
+    fn take_in(&mut self, _arrived: &mut Option<Incoming>) -> bool {
+        self.is_over()
+    }
 
     /// Sleeps until something may have come for the thread, while another thread receives. Whether the thread need not wait
     /// any longer.
-    fn sleep(&mut self) -> bool;
+    fn sleep(&mut self) -> bool {
+        self.is_over()
+    }
+}
+
+/// Whoever waits for no frame of a call of its own.
+impl<F: FnMut() -> bool> Awaited for F {
+    fn is_over(&mut self) -> bool {
+        self()
+    }
 }
 
 /// What is known of the answer to a call before it comes.

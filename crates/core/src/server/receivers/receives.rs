@@ -14,7 +14,7 @@ use crate::client::{Awaited, Connection, Receiver};
 use crate::server::Server;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::adopted::{Adopted, ReceivedFrom};
-use crate::server::receivers::worker::{MOST_WAITING, Mine, is_worker_of};
+use crate::server::receivers::worker::{MOST_WAITING, is_worker_of};
 use crate::server::shared::Shared;
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -41,22 +41,6 @@ impl ServerReceiver {
 
     fn connection(&self) -> Option<Arc<ServerConnection>> {
         self.connection.get()?.connection()
-    }
-}
-
-/// The reply that a thread waits for, and the token of its connection, once the server has the connection.
-struct Reply<'a> {
-    awaited: &'a mut dyn Awaited,
-    token: Option<u64>,
-}
-
-impl Mine for Reply<'_> {
-    fn is_over(&mut self) -> bool {
-        self.awaited.is_over()
-    }
-
-    fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
-        Some((self.token?, &mut *self.awaited))
     }
 }
 
@@ -115,8 +99,7 @@ impl Receiver for ServerReceiver {
             leads = server.lead_for_caller();
         }
         let token = self.connection.get().map(|connection| connection.token);
-        let mut reply = Reply { awaited, token };
-        let over = leads && server.receive_as_mine(&mut reply, Some(slice), || waits.count());
+        let over = leads && server.receive_as_mine(awaited, token, Some(slice), || waits.count());
         if server.is_stopped()
             && let Some(connection) = self.connection()
         {

@@ -6,7 +6,6 @@ mod in_handler;
 use crate::server::handlers::queue::STUCK;
 
 pub(in crate::server) use crate::server::handlers::queue::Queue;
-pub(in crate::server) use in_handler::Mine;
 
 use std::cell::Cell;
 use std::sync::Arc;
