@@ -127,7 +127,7 @@ impl Leadership {
 
     /// Calls the worker that was parked last.
     fn call(&self, mut parked: MutexGuard<'_, Parked>) {
-        let Some(one) = parked.pop() else { return };
+        let Some(one) = parked.sleepers.pop() else { return };
         self.note_ready(&parked);
         let was_watcher = parked.len() == 0;
         drop(parked);
@@ -192,16 +192,14 @@ impl Leadership {
     /// From here on somebody seems to be parked who does nothing when called.
     #[cfg(test)]
     pub(in crate::server) fn park_nobody(&self) {
-        self.parked.lock().push(&Arc::default());
+        self.parked.lock().sleepers.push(Arc::default());
     }
 
     /// The server has stopped: all that are parked return, and whoever would park.
     pub(in crate::server) fn close(&self) {
         let mut parked = self.parked.lock();
         parked.is_closed = true;
-        while let Some(one) = parked.pop() {
-            one.notify_all();
-        }
+        parked.sleepers.drain(..).for_each(|one| one.notify_all());
         self.note_ready(&parked);
         descriptors::signal(&self.event);
     }
@@ -215,7 +213,7 @@ impl Leadership {
         if parked.is_closed || self.lead.is_vacant() {
             return !parked.is_closed;
         }
-        parked.push(&own);
+        parked.sleepers.push(Arc::clone(&own));
         self.note_ready(&parked);
         let mut is_called = true;
         while let Some(position) = parked.position(&own) {
@@ -238,11 +236,11 @@ impl Leadership {
                 }
             };
             if leaves && let Some(position) = parked.position(&own) {
-                parked.remove(position);
+                parked.sleepers.remove(position);
                 self.note_ready(&parked);
             }
         }
-        if let Some(next) = parked.first().filter(|_| !parked.is_watched) {
+        if let Some(next) = parked.sleepers.first().filter(|_| !parked.is_watched) {
             // It is the watcher now.
             next.notify_all();
         }
