@@ -55,7 +55,7 @@ pub use threads::loop_watch::{LoopWatch, Watchable};
 use handlers::directory::Directory;
 use reactor::Reactor;
 use receivers::worker::Queue;
-use shared::Shared;
+use shared::{DELIVERED, STOPPED, STOPPING, Shared};
 use threads::leadership::lead::Trend;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
@@ -80,8 +80,7 @@ impl std::fmt::Debug for Server {
 /// Code that still keeps a call of this server sees that the server has stopped.
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.begin_to_stop();
-        self.shared.end();
+        self.shared.reach(STOPPED);
     }
 }
 
@@ -135,7 +134,7 @@ impl Server {
     /// wait for that hook.
     pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
         self.shared.mailbox.spare_hook(in_hook);
-        self.shared.begin_to_stop();
+        self.shared.reach(STOPPING);
         for handler in self.directory.native_handlers() {
             handler.stopping();
         }
@@ -160,7 +159,7 @@ impl Server {
         if too_late > 0 {
             self.shared.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
         }
-        self.shared.end();
+        self.shared.reach(STOPPED);
         self.shared.mailbox.wake();
         self.shared.leadership.close();
         finished
@@ -182,7 +181,7 @@ impl Server {
     /// lets the reactor look for the replies.
     fn has_finished(&self) -> bool {
         let idle = self.shared.is_idle();
-        if idle && !self.shared.has_delivered() {
+        if idle && !self.shared.has_reached(DELIVERED) {
             self.shared.mailbox.wake();
             return false;
         }
