@@ -61,27 +61,22 @@ impl Server {
 
     /// What the event loop is to do next. Never waits. `may_spin`: nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
-        self.noted(self.or_elsewhere(|| self.look_for_loop(may_spin)))
+        self.for_loop(|| self.look_for_loop(may_spin))
     }
 
-    /// Tells the loop's watch of a request that the loop begins.
+    /// Looks for the event loop, and tells the loop's watch of a request that the loop begins. If the look panics, leaves
+    /// receiving to a worker: a loop that is not told how to go on would not come back.
     #[inline]
-    fn noted(&self, next: ForLoop) -> ForLoop {
+    fn for_loop(&self, look: impl FnOnce() -> ForLoop) -> ForLoop {
+        let next = contained(look).unwrap_or_else(|fault| {
+            self.tell(&fault);
+            self.release();
+            ForLoop::Elsewhere
+        });
         if matches!(next, ForLoop::Request(_)) {
             self.shared.loop_watch.note_call();
         }
         next
-    }
-
-    /// Looks for the event loop. If that panics, leaves receiving to a worker: a loop that is not told how to go on would
-    /// not come back.
-    #[inline]
-    fn or_elsewhere(&self, look: impl FnOnce() -> ForLoop) -> ForLoop {
-        contained(look).unwrap_or_else(|fault| {
-            self.tell(&fault);
-            self.release();
-            ForLoop::Elsewhere
-        })
     }
 
     fn look_for_loop(&self, may_spin: bool) -> ForLoop {
@@ -97,24 +92,22 @@ impl Server {
             return ForLoop::Elsewhere;
         }
         let mut reactor = self.reactor.lock();
-        let mut look = reactor.look();
-        if matches!(look, Look::Nothing) && reactor.is_asleep() {
-            reactor.wake_up();
-            look = reactor.look();
-        }
-        match look {
-            Look::Work(work) => {
-                drop(reactor);
-                return self.take_for_loop(work);
-            }
-            // This thread holds the interpreter. It takes in the rest while others may have it.
-            Look::More => return ForLoop::Spin,
-            Look::Nothing => {}
-        }
-        if may_spin {
-            return ForLoop::Spin;
-        }
         loop {
+            let mut look = reactor.look();
+            if matches!(look, Look::Nothing) && reactor.is_asleep() {
+                reactor.wake_up();
+                look = reactor.look();
+            }
+            match look {
+                Look::Work(work) => {
+                    drop(reactor);
+                    return self.take_for_loop(work);
+                }
+                // This thread holds the interpreter. It takes in the rest while others may have it.
+                Look::More => return ForLoop::Spin,
+                Look::Nothing if may_spin => return ForLoop::Spin,
+                Look::Nothing => {}
+            }
             // Checked after each look at the poller, which may have taken the event of the stop, or of a handler that
             // has left its place to work that waits.
             if self.is_stopped() || self.may_dequeue() {
@@ -126,14 +119,6 @@ impl Server {
             if reactor.fall_asleep() {
                 break;
             }
-            match reactor.look() {
-                Look::Work(work) => {
-                    drop(reactor);
-                    return self.take_for_loop(work);
-                }
-                Look::More => return ForLoop::Spin,
-                Look::Nothing => {}
-            }
         }
         drop(reactor);
         self.shared.leadership.listen();
@@ -142,7 +127,7 @@ impl Server {
 
     /// Spins for the event loop's next request, after [`ForLoop::Spin`].
     pub fn spin_for_loop(&self) -> ForLoop {
-        self.noted(self.or_elsewhere(|| {
+        self.for_loop(|| {
             let mut reactor = self.reactor.lock();
             let (again, request) = reactor.spin_for_loop();
             drop(reactor);
@@ -150,7 +135,7 @@ impl Server {
                 Some(request) => self.take_for_loop(request),
                 None => self.look_for_loop(again),
             }
-        }))
+        })
     }
 
     fn take_for_loop(&self, work: Work) -> ForLoop {
