@@ -135,14 +135,14 @@ impl CallContext {
     /// handler is through already. `errand` gets what keeps the call under way: whoever runs the errand drops it afterwards.
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
         let Some(connection) = self.connection() else { return false };
-        let number = ends.put(self.deadline, errand(self.held.hold(&connection)));
-        if !self.watched.add(ends, number, (self.id, self.ordinal), &connection.watched_calls) {
-            ends.forget(number);
+        let place = ends.put(self.deadline, errand(self.held.hold(&connection)));
+        if !self.watched.add(ends, place, (self.id, self.ordinal), &connection.watched_calls) {
+            ends.forget(place);
             return false;
         }
         // Checked after the errand was added: a cancellation from here on is noted.
         if self.is_cancelled() {
-            ends.note(number);
+            ends.note(place);
         }
         true
     }
