@@ -10,8 +10,7 @@ use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Body, Charge, Incoming, LinkError, Outgoing, Payload};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
-use crate::exports::Export;
-use crate::exports::MethodRouting;
+use crate::exports::{Export, HandlerKind, MethodRouting};
 use crate::given::given_in;
 use crate::server::call::{CallContext, CallObserver, Held, Known, ServerCall};
 use crate::server::connection::ServerConnection;
@@ -279,7 +278,7 @@ impl Request {
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
         if frame.kind == Kind::Reply
-            && self.call.as_ref().is_some_and(|call| call.is_in_loop())
+            && self.routing.handler == HandlerKind::EventLoop
             && !self.connection().has_room_or_tells()
         {
             return Err(LinkError::Full);

@@ -79,7 +79,7 @@ impl Inbound<Request> {
                 // `None` for a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
-                    if head.kind == Kind::Item && call.may_bring_home() {
+                    if head.kind == Kind::Item && call.routing.item_references {
                         connection.exports().keep_home(event);
                     }
                     slot.take().map_or(Ok(()), |event| call.take_in(event))?;
