@@ -306,7 +306,7 @@ impl Connection {
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.inner().map_or(0, Inner::in_flight)
+        self.inner().map_or(0, |inner| inner.table.lock().live())
     }
 
     /// Whether the connection is lost or closed.
@@ -351,7 +351,7 @@ impl Connection {
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
-        self.inner_or_failure()?.begin_by(Inner::send, request, expected)
+        self.inner_or_failure()?.begin(request, expected, false)
     }
 
     /// Like [`Connection::begin`], for one of several calls that are begun before any of them is waited for. Does not
@@ -360,7 +360,7 @@ impl Connection {
     /// # Errors
     /// As for [`Connection::begin`]; `RESOURCE_EXHAUSTED` if too much waits for room already.
     pub fn begin_ahead(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
-        self.inner_or_failure()?.begin_by(Inner::send_later, request, expected)
+        self.inner_or_failure()?.begin(request, expected, true)
     }
 
     /// Sleeps until the server hangs up, `event` is readable, or `deadline` passes. Whether a new call may be sent
@@ -490,10 +490,6 @@ impl Inner {
         if self.side == 0 { "server" } else { "client" }
     }
 
-    pub(super) fn in_flight(&self) -> usize {
-        self.table.lock().live()
-    }
-
     pub(super) fn is_dead(&self) -> bool {
         // Acquire: a thread that sees the loss finds that all calls were told of it.
         self.lost.load(Ordering::Acquire)
@@ -509,13 +505,9 @@ impl Inner {
         !self.is_dead() && !self.is_going_away()
     }
 
+    /// Begins a call. `ahead`: it does not wait for room.
     #[inline]
-    fn begin_by(
-        &self,
-        send: impl FnOnce(&Self, u32, &Outgoing<'_>) -> Result<(), Failure>,
-        request: &Outgoing<'_>,
-        expected: Expected<'_>,
-    ) -> Result<CallId, Failure> {
+    fn begin(&self, request: &Outgoing<'_>, expected: Expected<'_>, ahead: bool) -> Result<CallId, Failure> {
         let Expected { in_loop, references, .. } = expected;
         self.listen_first()?;
         if !in_loop && let Some(receiver) = self.received.get() {
@@ -526,10 +518,9 @@ impl Inner {
             self.in_loop.store(true, Ordering::Relaxed);
         }
         let id = self.table.lock().begin(in_loop, references, expected.given)?;
-        if let Err(error) = send(self, id.number(), request) {
-            self.take_back_call(id, expected.given);
-            return Err(error);
-        }
+        let number = id.number();
+        let sent = if ahead { self.send_later(number, request) } else { self.send_until(number, request, None) };
+        sent.inspect_err(|_| self.take_back_call(id, expected.given))?;
         Ok(id)
     }
 
@@ -557,7 +548,7 @@ impl Inner {
             leader.receive(None);
         }
         // Calls under way may still get what another thread takes in now, which then finds out by itself.
-        if hung_up && (self.in_flight() == 0 || leader.is_some() && !self.link.may_have_more()) {
+        if hung_up && (self.table.lock().live() == 0 || leader.is_some() && !self.link.may_have_more()) {
             self.mark_lost(&LinkError::Closed);
         }
         if self.is_usable() {

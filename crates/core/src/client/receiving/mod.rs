@@ -128,12 +128,6 @@ impl Inner {
         }
     }
 
-    pub(super) fn notice_loss(&self) {
-        // Take in what the peer sent before it hung up.
-        self.look();
-        self.mark_lost(&LinkError::Closed);
-    }
-
     /// Delivers a frame. Returns whether `arrived` now holds an event for `mine`. The event is passed by reference,
     /// because moving it would be most of the work.
     #[inline]
@@ -163,11 +157,13 @@ impl Inner {
             Kind::Release if self.side == 0 => self.exports.release(event)?,
             Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
-            // Calls under way go on; the server ends the connection after the last of them.
+            // The server could not read what came from here, and says why.
             Kind::GoAway if !event.payload.is_empty() => {
-                let why = String::from_utf8_lossy(event.payload.inline().unwrap_or_default()).into_owned();
-                self.end_with(&self.sent_away(&why), Unbegun::These(&[]));
+                let why = String::from_utf8_lossy(event.payload.inline().unwrap_or_default());
+                let what = format!("the server at {} ended the connection: {}", self.name, shown(&why));
+                self.end(&Failure::new(Failure::INTERNAL, what));
             }
+            // Calls under way go on; the server ends the connection after the last of them.
             Kind::GoAway => {
                 self.parted.get_or_init(Instant::now);
                 self.going_away.store(true, Ordering::Relaxed);
@@ -255,11 +251,6 @@ impl Inner {
     /// The server stopped in good order.
     pub(super) fn stopped(&self) -> Failure {
         Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.name))
-    }
-
-    /// The server could not read what came from here, and said why.
-    fn sent_away(&self, why: &str) -> Failure {
-        Failure::new(Failure::INTERNAL, format!("the server at {} ended the connection: {}", self.name, shown(why)))
     }
 
     fn failure_of(&self, error: &LinkError) -> Failure {
