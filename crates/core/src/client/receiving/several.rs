@@ -38,6 +38,7 @@ pub fn wait_for_first(
     }
     let mut begun = Instant::now();
     loop {
+        groups.iter().map(|group| group.connection).for_each(Inner::look);
         if groups.iter().any(Group::has_ended) {
             return Ok(());
         }
@@ -66,14 +67,8 @@ fn by_connection(calls: &[(Arc<Connection>, CallId)]) -> Option<Vec<Group<'_>>> 
 }
 
 impl Group<'_> {
-    /// Receives what has arrived, and looks whether one of the calls has ended.
-    fn has_ended(&self) -> bool {
-        self.connection.look();
-        self.knows_of_end()
-    }
-
     /// Whether one of the calls has ended, by what was received already.
-    fn knows_of_end(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.connection.table.lock().any_has_ended(&self.ids)
     }
 
@@ -96,7 +91,7 @@ fn sleep(groups: &[Group<'_>], slice: Duration) -> bool {
         leads.push(lead);
     }
     // The thread that received until now may have taken in what this thread waits for.
-    if groups.iter().any(Group::knows_of_end) {
+    if groups.iter().any(Group::has_ended) {
         return false;
     }
     let signals: io::Result<Vec<_>> = groups.iter().map(|group| group.connection.signal_fd()).collect();
