@@ -349,7 +349,7 @@ impl Reactor {
                 Ok(false) => self.shared.mailbox.put_client_back(adopted),
                 Err(fault) => {
                     let error = fault.into();
-                    adopted.client().inspect(|client| self.shared.contain(|| client.mark_lost(&error)));
+                    adopted.client.upgrade().inspect(|client| self.shared.contain(|| client.mark_lost(&error)));
                 }
             }
         }
@@ -420,7 +420,7 @@ impl Reactor {
     /// Receives from now on for a client of this process. `false` while a thread of the client still receives: that
     /// thread wakes the reactor when it stops, and this is tried again.
     fn adopt(&mut self, adopted: &Adopted) -> bool {
-        let Some(client) = adopted.client() else { return true };
+        let Some(client) = adopted.client.upgrade() else { return true };
         let Some(shared) = client.shared() else { return true };
         if !client.leave_to_server() {
             return false;

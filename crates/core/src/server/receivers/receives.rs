@@ -40,7 +40,7 @@ impl ServerReceiver {
     }
 
     fn connection(&self) -> Option<Arc<ServerConnection>> {
-        self.connection.get()?.connection()
+        self.connection.get()?.connection.upgrade()
     }
 }
 
@@ -54,11 +54,7 @@ struct Waits<'a> {
     woken: bool,
 }
 
-impl<'a> Waits<'a> {
-    fn new(receiver: &'a ServerReceiver, server: &'a Server) -> Self {
-        Self { receiver, server, counted: false, woken: false }
-    }
-
+impl Waits<'_> {
     /// Counts the thread as waiting, if it is a worker. Call this before the thread leaves the lead to others, or
     /// sleeps. A thread that still receives is not counted: it keeps no request waiting, and most replies come so soon
     /// that the count is never needed.
@@ -91,7 +87,7 @@ impl Receiver for ServerReceiver {
             awaited.sleep();
             return;
         };
-        let mut waits = Waits::new(self, &server);
+        let mut waits = Waits { receiver: self, server: &server, counted: false, woken: false };
         let mut leads = server.lead_for_caller();
         // Only the thread that holds the lead queues requests, so none is added while this thread holds it.
         if !leads || server.shared.crew.has_queued() {
@@ -181,9 +177,7 @@ impl Server {
             Connection::to_client(link, exports, receives)
         })
     }
-}
 
-impl Server {
     /// The calling thread, a worker, is about to wait for a reply.
     fn begin_waiting(&self) {
         if self.shared.crew.begin_waiting() {
