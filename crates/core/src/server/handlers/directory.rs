@@ -70,11 +70,6 @@ impl Directory {
         }
     }
 
-    /// How many method numbers there are.
-    pub(in crate::server) fn len(&self) -> usize {
-        self.methods.len()
-    }
-
     /// The native handler with this index: see [`HandlerKind::Native`].
     pub(in crate::server) fn native(&self, index: u8) -> &Arc<dyn NativeHandler> {
         &self.native_handlers[usize::from(index)]

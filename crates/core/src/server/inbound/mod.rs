@@ -77,11 +77,6 @@ impl<R> Inbound<R> {
         })
     }
 
-    /// No frame reaches the call with this number any more.
-    pub(in crate::server) fn forget(&self, call: u32) {
-        self.calls.lock().remove(call);
-    }
-
     /// The client is gone: its calls are cancelled.
     pub(in crate::server) fn die(&self) {
         self.connection.close();

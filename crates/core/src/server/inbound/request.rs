@@ -320,10 +320,10 @@ impl Request {
         self.let_go_of_arguments();
         if let Some(call) = &self.call {
             if self.routing.item_references {
-                // Before `inbound.forget`: an item that no longer finds the call must find this note.
+                // Noted first: an item that no longer finds the call must find this note.
                 self.connection().past_calls.note_ended(self.head.call);
             }
-            self.inbound.forget(self.head.call);
+            self.inbound.calls.lock().remove(self.head.call);
             if self.routing.streams {
                 call.end();
             }

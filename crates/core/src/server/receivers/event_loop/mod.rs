@@ -110,7 +110,7 @@ impl Server {
             }
             // Checked after each look at the poller, which may have taken the event of the stop, or of a handler that
             // has left its place to work that waits.
-            if self.is_stopped() || self.may_dequeue() {
+            if self.is_stopped() || self.shared.crew.may_begin() {
                 // A worker runs that work.
                 drop(reactor);
                 self.release();

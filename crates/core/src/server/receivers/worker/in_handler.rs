@@ -107,9 +107,11 @@ impl Server {
         slice: Option<Duration>,
         leave: impl FnOnce(),
     ) -> bool {
+        let crew = &self.shared.crew;
         let mut reactor = self.reactor.lock();
         loop {
-            let has_work = reactor.poll_into_backlog() || self.has_work_queued();
+            // `may_begin` has a fence, so whether work waits at all is asked first.
+            let has_work = reactor.poll_into_backlog() || (crew.has_queued() && crew.may_begin());
             let mut over = self.is_stopped() || mine.is_over();
             if has_work {
                 drop(reactor);

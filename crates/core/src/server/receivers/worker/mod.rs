@@ -126,7 +126,8 @@ impl Worker {
         if self.more || !server.shared.leadership.is_mine() || server.is_stopped() {
             return None;
         }
-        let work = server.look_soon(&mut self.more);
+        let look = server.reactor.lock().look_soon();
+        let work = server.found(look, &mut self.more);
         self.take_up(work)
     }
 
@@ -215,7 +216,7 @@ impl Worker {
                 server.shared.leadership.offer();
             }
             if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
-                if server.may_dequeue() {
+                if server.shared.crew.may_begin() {
                     return Next::Look;
                 }
                 let more = &mut self.more;
@@ -227,7 +228,7 @@ impl Worker {
                     None => Next::Look,
                 };
             }
-            if server.may_dequeue() {
+            if server.shared.crew.may_begin() {
                 // The work was queued because this very worker was busy a moment ago.
                 return Next::Look;
             }
@@ -265,12 +266,6 @@ impl Server {
         self.found(look, more)
     }
 
-    /// Looks for a moment, for a worker that holds the lead.
-    fn look_soon(&self, more: &mut bool) -> Option<Work> {
-        let look = self.reactor.lock().look_soon();
-        self.found(look, more)
-    }
-
     /// Takes in what a look has brought.
     #[inline]
     fn found(&self, look: Look, more: &mut bool) -> Option<Work> {
@@ -282,7 +277,8 @@ impl Server {
     /// Sleeps until something comes, for a worker that holds the lead. Notes whether there may be more.
     fn wait_for(&self, more: &mut bool) -> Option<Work> {
         // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
-        let patience = self.lacks_workers().then_some(STUCK);
+        let crew = &self.shared.crew;
+        let patience = (crew.queued() > 0 && !crew.may_begin()).then_some(STUCK);
         // They may be those of a thread that received before.
         self.trend.take_replies();
         let work = self.reactor.lock().wait_for(patience);
@@ -352,11 +348,6 @@ impl Server {
         if self.shared.leadership.begin_starting(self.shared.limits.max_concurrency + waiting) && !spawn() {
             self.shared.leadership.cancel_starting();
         }
-    }
-
-    /// Whether calls wait for a worker, and as many handlers run as may.
-    fn lacks_workers(&self) -> bool {
-        self.shared.crew.queued() > 0 && !self.may_dequeue()
     }
 
     /// Takes a place for work that is a stream, if its client may have one more. Other work needs no place. Whether the
@@ -432,17 +423,6 @@ impl Server {
     /// Whether the calling thread is a worker of this server.
     pub(in crate::server) fn is_worker(&self) -> bool {
         is_worker_of(self)
-    }
-
-    /// Whether a request is queued that a worker should run now. Cheap: for a thread that receives in the middle of a
-    /// handler.
-    fn has_work_queued(&self) -> bool {
-        self.shared.crew.has_queued() && self.may_dequeue()
-    }
-
-    /// Whether a request is queued that a worker should run now.
-    pub(in crate::server) fn may_dequeue(&self) -> bool {
-        self.shared.crew.may_begin()
     }
 
     /// A queued request, if this worker may run it.
