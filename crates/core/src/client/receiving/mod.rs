@@ -171,15 +171,18 @@ impl Inner {
                     self.end_with(&self.stopped(), Unbegun::All);
                 }
             }
-            kind => {
+            _ => {
+                let is_unread = event.is_unread();
+                if !self.exports.is_empty() {
+                    self.keep_home(event);
+                }
                 let mut is_mine = false;
-                if event.is_unread() {
-                    is_mine = self.deliver_refusal(arrived, mine, woken)?;
-                } else if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
-                    is_mine = self.deliver_home(arrived, mine, woken)?;
-                } else {
-                    // Not returned through the lock: as with a frame, it would be read back before it is written.
-                    self.table.with(woken, |table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
+                // Not returned through the lock: as with a frame, it would be read back before it is written.
+                self.table.with(woken, |table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
+                if is_unread {
+                    // What was given with the call.
+                    let refused = self.table.lock().take_refused();
+                    self.exports.take_back(&refused);
                 }
                 if !is_mine && arrived.is_some() {
                     // The event came after its call had ended here.
@@ -192,33 +195,14 @@ impl Inner {
         Ok(false)
     }
 
-    /// Delivers an event in which own objects may come home: those are kept, and not with the table's lock held.
+    /// Keeps own objects that may come home in an event, and not with the table's lock held.
     #[inline(never)]
-    fn deliver_home(
-        &self,
-        arrived: &mut Option<Incoming>,
-        mine: Option<CallId>,
-        woken: &mut Woken,
-    ) -> Result<bool, Malformed> {
-        let Some(event) = arrived else { return Ok(false) };
-        let brings_home = self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references);
-        if brings_home {
+    fn keep_home(&self, event: &mut Incoming) {
+        if matches!(event.head.kind, Kind::Reply | Kind::Item)
+            && self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references)
+        {
             self.exports.keep_home(event);
         }
-        self.table.with(woken, |table| table.deliver(arrived, mine))
-    }
-
-    /// Delivers an error with `UNREAD`, and takes back the references given with the call.
-    #[cold]
-    fn deliver_refusal(
-        &self,
-        arrived: &mut Option<Incoming>,
-        mine: Option<CallId>,
-        woken: &mut Woken,
-    ) -> Result<bool, Malformed> {
-        let (delivered, refused) = self.table.with(woken, |table| (table.deliver(arrived, mine), table.take_refused()));
-        self.exports.take_back(&refused);
-        delivered
     }
 
     /// The server broke the protocol: the connection is lost. Returns the event with which `mine` ends.
