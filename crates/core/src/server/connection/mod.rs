@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
-    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Peer,
-    Room, Sent, Signal,
+    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Room,
+    Sent, Signal,
 };
 use nearcall_wire::{Kind, flags};
 use rustix::event::epoll::EventFlags;
@@ -257,12 +257,6 @@ impl ServerConnection {
         self.session.token()
     }
 
-    /// Who the client is.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        self.session.peer()
-    }
-
     /// The client's session.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
@@ -357,7 +351,7 @@ impl ServerConnection {
         if *error != LinkError::Closed && self.told.set(()).is_ok() {
             // A lack of descriptors or memory is this server's own trouble, and a fault is ours.
             let serious = matches!(error, LinkError::Exhausted(_) | LinkError::Fault(_));
-            self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
+            self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.session.peer()));
         }
     }
 

@@ -62,14 +62,7 @@ pub struct Request {
 
 /// The turn of a one-way request. The client's next one-way request follows it.
 #[derive(Debug)]
-pub struct OnewayTurn(Arc<Inbound<Request>>);
-
-impl OnewayTurn {
-    /// The next one-way request of the client, to be handled now.
-    pub(in crate::server) fn next(&self) -> Option<Box<Request>> {
-        self.0.oneway.next()
-    }
-}
+pub struct OnewayTurn(pub(in crate::server) Arc<Inbound<Request>>);
 
 impl Drop for Request {
     fn drop(&mut self) {
@@ -91,18 +84,6 @@ impl Request {
     #[must_use]
     pub fn connection(&self) -> &Arc<ServerConnection> {
         &self.inbound.connection
-    }
-
-    /// Gives a one-way request back if it may be handled now; `None` if it waits for an earlier one.
-    pub(in crate::server) fn begin_oneway(request: Box<Self>) -> Option<Box<Self>> {
-        let inbound = Arc::clone(&request.inbound);
-        inbound.oneway.begin(request)
-    }
-
-    /// Lets a request wait until its client reads, behind others that wait for that. Gives it back if it may begin now.
-    pub(in crate::server) fn defer(request: Box<Self>) -> Option<Box<Self>> {
-        let inbound = Arc::clone(&request.inbound);
-        inbound.defer(request)
     }
 
     /// The turn of a one-way request, for [`Worker::finish`](crate::server::Worker::finish): the client's next one-way

@@ -184,7 +184,7 @@ impl Worker {
         if let Some((client, since)) = self.waited.take() {
             self.server.queue.lock().charge(client, since.elapsed());
         }
-        if let Some(next) = turn.and_then(OnewayTurn::next) {
+        if let Some(next) = turn.and_then(|turn| turn.0.oneway.next()) {
             self.server.begin_handler();
             return Some(next);
         }
@@ -310,7 +310,7 @@ impl Server {
                 }
             }
             if request.is_oneway() {
-                request = Request::begin_oneway(request)?;
+                request = Arc::clone(&request.inbound).oneway.begin(request)?;
             }
             work = Work::Call(request);
         }
@@ -497,7 +497,7 @@ impl Server {
         // A one-way request need not wait for its client to read: no reply is sent. It also holds the turn of the
         // client's later one-way requests.
         if !request.connection().has_room() && !request.is_oneway() {
-            return Request::defer(request);
+            return Arc::clone(&request.inbound).defer(request);
         }
         Some(request)
     }
