@@ -33,7 +33,6 @@ use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
 use crate::server::shared::mailbox::{News, TakenMail};
 use crate::server::shared::notice::Notice;
-use crate::server::shared::roster::Listed;
 
 /// At most so many frames are taken in between two looks at the system's poller, however busy the clients are. A long
 /// frame counts as several.
@@ -411,8 +410,7 @@ impl Reactor {
         if self.said_last {
             client.connection.say_goodbye(Outgoing::LAST);
         }
-        let listed: Arc<dyn Listed> = Arc::<ServerConnection>::clone(&client.connection);
-        self.shared.roster.add(token, Arc::downgrade(&listed));
+        self.shared.roster.add(token, Arc::downgrade(&client.connection) as _);
         self.connections.insert(token, client);
         self.begin_to_age(token);
     }

@@ -63,7 +63,10 @@ impl Waits<'_> {
             self.counted = true;
             // Relaxed: as in `may_wait`.
             self.receiver.waiting.fetch_add(1, Ordering::Relaxed);
-            self.server.begin_waiting();
+            if self.server.shared.crew.begin_waiting() {
+                self.server.release();
+                self.server.shared.mailbox.wake();
+            }
         }
     }
 }
@@ -176,14 +179,6 @@ impl Server {
             let receives = ServerReceiver::new(self, OnceLock::from(ReceivedFrom::new(connection)));
             Connection::to_client(link, exports, receives)
         })
-    }
-
-    /// The calling thread, a worker, is about to wait for a reply.
-    fn begin_waiting(&self) {
-        if self.shared.crew.begin_waiting() {
-            self.release();
-            self.shared.mailbox.wake();
-        }
     }
 
     /// Takes the lead if it is free or offered. Whether the calling thread holds the lead now.
