@@ -72,12 +72,6 @@ struct BalancerState {
     agreed: HashSet<String>,
 }
 
-impl std::fmt::Debug for Balancer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Balancer").field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
 /// What a thread of its own does: it dials an endpoint, or, without one, looks names up. When this is dropped, however it
 /// ended, or if the thread could not be started, clears its mark, and wakes the callers that wait.
 struct Task {

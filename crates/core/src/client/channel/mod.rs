@@ -19,17 +19,21 @@ use picker::Picker;
 use subchannel::Subchannel;
 
 /// Makes connections to the servers at a URL, and new ones when they are lost.
-#[derive(Debug)]
 pub struct Channel {
     url: Url,
     servers: Servers,
 }
 
-#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each channel, and every call looks at it")]
 enum Servers {
     One(Subchannel),
     All(Arc<Balancer>),
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl Channel {

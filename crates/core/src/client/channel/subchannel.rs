@@ -83,12 +83,6 @@ struct DialGuard<'a> {
     dial: Option<Box<Dial>>,
 }
 
-impl std::fmt::Debug for Subchannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subchannel").field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
 impl Subchannel {
     pub(super) fn options(&self) -> &Options {
         &self.options
