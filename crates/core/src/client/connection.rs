@@ -56,9 +56,7 @@ pub(super) struct Inner {
     pub(super) table: SharedTable,
     /// The connection is lost or closed.
     pub(super) lost: AtomicBool,
-    /// The server takes no new calls here.
-    pub(super) going_away: AtomicBool,
-    /// When the server first said so.
+    /// When the server first said that it takes no new calls here.
     pub(super) parted: OnceLock<Instant>,
     /// An event loop uses the connection: sending must not wait.
     pub(super) in_loop: AtomicBool,
@@ -189,7 +187,6 @@ impl Connection {
                 receiving: ClientLeadership::default(),
                 table: SharedTable::default(),
                 lost: AtomicBool::new(false),
-                going_away: AtomicBool::new(false),
                 parted: OnceLock::new(),
                 in_loop: AtomicBool::new(false),
                 flushing: Arc::default(),
@@ -220,11 +217,6 @@ impl Connection {
                 format!("the connection to {} belongs to the process that this one was forked from", self.name());
             Failure::new(Failure::UNAVAILABLE, text)
         })
-    }
-
-    /// Whether a process made the connection from which this one was forked.
-    pub(super) fn is_inherited(&self) -> bool {
-        self.inner().is_none()
     }
 
     /// How the server describes itself; empty if this is the server.
@@ -496,8 +488,7 @@ impl Inner {
     }
 
     fn is_going_away(&self) -> bool {
-        // Relaxed: a hint for where to send the next call.
-        self.going_away.load(Ordering::Relaxed)
+        self.parted.get().is_some()
     }
 
     #[inline]

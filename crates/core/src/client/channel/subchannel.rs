@@ -255,7 +255,7 @@ impl Subchannel {
                 drop(state);
                 // Again, now that the connection can be found: `serve_with` looks for it after it has set the adopter.
                 self.adopt(&connection);
-                if let Some(old) = old.filter(|old| old.is_inherited()) {
+                if let Some(old) = old.filter(|old| old.inner().is_none()) {
                     // Its locks may have been held by a thread of the parent when we were forked: never touch it again.
                     std::mem::forget(old);
                 }

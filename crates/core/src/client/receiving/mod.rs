@@ -166,7 +166,6 @@ impl Inner {
             // Calls under way go on; the server ends the connection after the last of them.
             Kind::GoAway => {
                 self.parted.get_or_init(Instant::now);
-                self.going_away.store(true, Ordering::Relaxed);
                 if event.head.flags & flags::LAST != 0 {
                     self.end_with(&self.stopped(), Unbegun::All);
                 }
