@@ -210,9 +210,11 @@ impl Exports {
                 ),
             ));
         }
+        // A number that nobody can guess.
         let id = loop {
-            let id = random_id()?;
-            if !given.by_id.contains_key(&id) {
+            let bytes = random().map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))?;
+            let id = NonZeroU64::new(u64::from_le_bytes(bytes));
+            if let Some(id) = id.filter(|id| !given.by_id.contains_key(id)) {
                 break id;
             }
         };
@@ -309,16 +311,6 @@ impl Exports {
         });
         if !home.is_empty() {
             event.keep(Box::new(home));
-        }
-    }
-}
-
-/// A number that nobody can guess.
-fn random_id() -> Result<NonZeroU64, Failure> {
-    loop {
-        let bytes = random().map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))?;
-        if let Some(id) = NonZeroU64::new(u64::from_le_bytes(bytes)) {
-            return Ok(id);
         }
     }
 }

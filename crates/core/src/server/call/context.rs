@@ -22,7 +22,7 @@ pub struct CallContext {
     pub(in crate::server) peer: Arc<Peer>,
     pub(in crate::server) id: u32,
     pub(in crate::server) ordinal: u64,
-    pub(in crate::server) call: Option<Weak<ServerCall>>,
+    pub(in crate::server) call: Weak<ServerCall>,
     pub(in crate::server) oneway: bool,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
@@ -52,10 +52,6 @@ impl CallContext {
     #[must_use]
     pub fn connection(&self) -> Option<Arc<ServerConnection>> {
         self.connection.upgrade()
-    }
-
-    fn call(&self) -> Option<Arc<ServerCall>> {
-        self.call.as_ref()?.upgrade()
     }
 
     /// Who called.
@@ -105,7 +101,7 @@ impl CallContext {
     /// Whether the caller's message that was taken last came compressed: the arguments, or an item of its stream.
     #[must_use]
     pub fn was_compressed(&self) -> bool {
-        self.call().and_then(|call| call.was_compressed()).unwrap_or_else(|| self.known.lock().was_compressed)
+        self.call.upgrade().and_then(|call| call.was_compressed()).unwrap_or_else(|| self.known.lock().was_compressed)
     }
 
     /// What the server measures. It begins to measure when the first client watches, and goes on until the client is
@@ -183,7 +179,7 @@ impl CallContext {
     pub fn is_cancelled(&self) -> bool {
         // The connection may forget a cancellation; for a handler that was told of it, it stays true.
         let cancelled = self.known.lock().cancelled
-            || self.call().is_some_and(|call| call.is_cancelled())
+            || self.call.upgrade().is_some_and(|call| call.is_cancelled())
             || self.connection().is_none_or(|connection| {
                 connection.is_dead() || connection.past_calls.was_cancelled(self.id, self.ordinal)
             });

@@ -116,7 +116,7 @@ impl Request {
                 peer: Arc::clone(self.connection().session().peer()),
                 id: self.head.call,
                 ordinal: self.ordinal,
-                call: self.call.as_ref().map(Arc::downgrade),
+                call: self.call.as_ref().map_or_else(Weak::new, Arc::downgrade),
                 oneway: self.is_oneway(),
                 deadline: self.deadline,
                 metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
