@@ -109,10 +109,6 @@ impl Drop for Task {
 }
 
 impl Balancer {
-    pub(super) fn options(&self) -> &Options {
-        &self.options
-    }
-
     pub(in crate::client) fn new(
         url: Url,
         options: Options,

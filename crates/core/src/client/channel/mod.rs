@@ -21,6 +21,7 @@ use subchannel::Subchannel;
 /// Makes connections to the servers at a URL, and new ones when they are lost.
 pub struct Channel {
     url: Url,
+    options: Options,
     servers: Servers,
 }
 
@@ -47,11 +48,11 @@ impl Channel {
                     Some(old) if old != new => on_change(new),
                     _ => Ok(()),
                 };
-                Servers::One(Subchannel::new(url.clone(), options, Box::new(agree)))
+                Servers::One(Subchannel::new(url.clone(), options.clone(), Box::new(agree)))
             }
-            Some(picker) => Servers::All(Balancer::new(url.clone(), options, picker, on_change)),
+            Some(picker) => Servers::All(Balancer::new(url.clone(), options.clone(), picker, on_change)),
         };
-        Self { url, servers }
+        Self { url, options, servers }
     }
 
     /// Where the servers are.
@@ -63,10 +64,7 @@ impl Channel {
     /// How it connects.
     #[must_use]
     pub fn options(&self) -> &Options {
-        match &self.servers {
-            Servers::One(one) => one.options(),
-            Servers::All(all) => all.options(),
-        }
+        &self.options
     }
 
     /// Whether calls go to several connections.

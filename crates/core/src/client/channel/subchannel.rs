@@ -84,10 +84,6 @@ struct DialGuard<'a> {
 }
 
 impl Subchannel {
-    pub(super) fn options(&self) -> &Options {
-        &self.options
-    }
-
     /// A subchannel that has not connected yet.
     pub(in crate::client) fn new(url: Url, options: Options, agree: Agree) -> Self {
         Self {
