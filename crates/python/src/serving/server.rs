@@ -247,8 +247,8 @@ impl Server {
     fn changed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let queue = self.of.core.use_event_loop()?;
         self.of.core.loop_watch().note_turn();
-        let changed = queue.take_changed();
-        for caller in queue.take_callers() {
+        let (changed, callers) = queue.take_changed();
+        for caller in callers {
             self.of.calling.waiting.deliver(py, &caller)?;
         }
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())

@@ -149,7 +149,7 @@ impl Reactor {
         self.closed = true;
         self.backlog.drain(..).for_each(Work::give_up);
         self.memory.clear();
-        self.readable.clear();
+        self.readable = Readable::default();
         self.stalled.clear();
         for (_, client) in self.connections.drain() {
             self.shared.contain(|| client.die());
