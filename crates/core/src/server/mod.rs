@@ -125,7 +125,7 @@ impl Server {
     /// What the system says.
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
         descriptors::make_room(&self.shared.poller);
-        self.reactor.lock().listen(listener)
+        self.reactor.lock().handshakes.listen(listener)
     }
 
     /// Stops the server: takes no new clients and no new calls, waits until the calls under way are finished, for at

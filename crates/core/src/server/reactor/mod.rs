@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{HeldUp, Ledger, LinkError, Options, Outgoing};
 use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -65,7 +65,7 @@ pub(in crate::server) enum Look {
 pub(in crate::server) struct Reactor {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
-    handshakes: Handshakes,
+    pub(in crate::server) handshakes: Handshakes,
     connections: HashMap<u64, Arc<Inbound<Request>>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
     memory: Vec<Arc<Inbound<Request>>>,
@@ -74,8 +74,8 @@ pub(in crate::server) struct Reactor {
     readable: Readable,
     /// A socket was active since the last sleep.
     sockets_active: bool,
-    /// The event loop was handed a request since the last sleep.
-    loop_active: bool,
+    /// The event loop was handed a request since the last sleep: it may need this CPU.
+    pub(in crate::server) loop_active: bool,
     /// The last sleep in the poller was longer than a handler may run unwatched.
     slept_long: bool,
     /// When the event loop that holds the lead went to sleep, nanoseconds on the monotonic clock.
@@ -140,10 +140,6 @@ impl Reactor {
         })
     }
 
-    pub(in crate::server) fn listen(&mut self, listener: Listener) -> io::Result<()> {
-        self.handshakes.listen(listener)
-    }
-
     pub(in crate::server) fn close(&mut self) {
         self.handshakes.close();
         self.closed = true;
@@ -166,11 +162,6 @@ impl Reactor {
             }
         }
         !self.backlog.is_empty()
-    }
-
-    /// The event loop has work now, and may need this CPU.
-    pub(in crate::server) fn note_loop_active(&mut self) {
-        self.loop_active = true;
     }
 
     /// Asks the poller before it looks at the connections again.

@@ -17,7 +17,7 @@ use crate::server::inbound::{HUNG_UP, Inbound, LISTED, STALLED};
 use crate::server::reactor::routing::{Routed, StallReason};
 
 /// A reply that the receiving thread itself waits for.
-pub(super) struct ExpectedReply<'a> {
+pub(in crate::server) struct ExpectedReply<'a> {
     /// The peer from which the reply is to come.
     client: Arc<Inbound<Request>>,
     awaited: &'a mut dyn Awaited,

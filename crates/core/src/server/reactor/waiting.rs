@@ -89,12 +89,6 @@ impl Reactor {
         Look::Nothing
     }
 
-    /// For an event loop that holds the lead: spins while that pays. Returns whether to look again, and a request that
-    /// came.
-    pub(in crate::server) fn spin_for_loop(&mut self) -> (bool, Option<Work>) {
-        self.spin(None)
-    }
-
     /// For an event loop that is about to sleep at the poller's descriptor. `false` if something is here already.
     pub(in crate::server) fn fall_asleep(&mut self) -> bool {
         let quiet = self.arm();
@@ -161,8 +155,9 @@ impl Reactor {
         true
     }
 
-    /// Spins for a request, an event or a reply. Returns whether something has come, and the request, if it was one.
-    fn spin(&mut self, mut reply: Option<&mut ExpectedReply<'_>>) -> (bool, Option<Work>) {
+    /// For whoever holds the lead: spins for a request, an event or a reply while that pays. Returns whether something has come,
+    /// and the request, if it was one.
+    pub(in crate::server) fn spin(&mut self, mut reply: Option<&mut ExpectedReply<'_>>) -> (bool, Option<Work>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;

@@ -48,7 +48,7 @@ impl Server {
             // Before the loop is woken, or it might look for the offer too early.
             self.shared.leadership.offer();
         } else if let Some(mut reactor) = self.reactor.try_lock() {
-            reactor.note_loop_active();
+            reactor.loop_active = true;
         }
         queue.wake();
     }
@@ -129,7 +129,7 @@ impl Server {
     pub fn spin_for_loop(&self) -> ForLoop {
         self.for_loop(|| {
             let mut reactor = self.reactor.lock();
-            let (again, request) = reactor.spin_for_loop();
+            let (again, request) = reactor.spin(None);
             drop(reactor);
             match request {
                 Some(request) => self.take_for_loop(request),
