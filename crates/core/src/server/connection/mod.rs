@@ -51,7 +51,7 @@ pub struct ServerConnection {
     /// The client watches the server's statistics.
     watches: Mutex<bool>,
     /// Frames wait to be sent, and the reactor watches for room.
-    write_interest: WriteInterest,
+    pub(in crate::server) write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
     /// Items are kept back, and the receiving thread will be told.
@@ -509,11 +509,6 @@ impl ServerConnection {
         }
     }
 
-    /// Whether frames wait to be sent, or have just been sent.
-    pub(in crate::server) fn has_queued_frames(&self) -> bool {
-        self.write_interest.is_set()
-    }
-
     /// A frame waits to be sent: the reactor is to flush it when there is room.
     #[cold]
     pub(crate) fn note_queued_frame(&self) {
@@ -533,12 +528,6 @@ impl ServerConnection {
             // The ring's reader saw no need to tell of room.
             self.shared.mailbox.tell(self.token(), News::Look);
         }
-    }
-
-    /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor.
-    #[cold]
-    pub(in crate::server) fn flush_queued(&self) {
-        self.write_interest.flush(self);
     }
 
     /// Tells the client that this side does not hold the references it gave. Never waits.

@@ -118,11 +118,12 @@ impl<R> Inbound<R> {
     /// the thread that holds the reactor. A ring's reader reports room only once. So a ring's queue is flushed even if no
     /// frame is noted: a thread that has just queued one may not have noted it yet.
     pub(in crate::server) fn flush(&self) {
-        if !self.connection.looking_is_cheap() && !self.connection.has_queued_frames() {
+        let connection = &*self.connection;
+        if !connection.looking_is_cheap() && !connection.write_interest.is_set() {
             return;
         }
-        self.connection.flush_queued();
-        if self.connection.has_room() && self.connection.take_room_wanted() {
+        connection.write_interest.flush(connection);
+        if connection.has_room() && connection.take_room_wanted() {
             let calls = self.calls.lock().all();
             for call in &calls {
                 call.nudge();
