@@ -92,19 +92,10 @@ impl Channel {
         }
     }
 
-    /// A connection for the next call, if one is usable.
+    /// A connection for the next call, if one is usable; none of `asked` as long as there is another one.
     #[inline]
     #[must_use]
-    pub fn ready(&self) -> Option<Arc<Connection>> {
-        match &self.servers {
-            Servers::One(one) => one.ready(),
-            Servers::All(all) => all.ready(&[]),
-        }
-    }
-
-    /// Like [`Channel::ready`], but none of `asked` as long as there is another one.
-    #[must_use]
-    pub fn ready_beside(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
+    pub fn ready(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
         match &self.servers {
             Servers::One(one) => one.ready(),
             Servers::All(all) => all.ready(asked),
