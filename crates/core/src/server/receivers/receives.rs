@@ -78,7 +78,7 @@ impl Drop for Waits<'_> {
             self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
             self.server.shared.crew.end_waiting();
         }
-        if self.woken && self.server.shared.leadership.take_offered() {
+        if self.woken && self.server.shared.leadership.lead.take_offered() {
             self.server.begin_handler();
         }
     }
@@ -183,7 +183,7 @@ impl Server {
 
     /// Takes the lead if it is free or offered. Whether the calling thread holds the lead now.
     fn lead_for_caller(&self) -> bool {
-        let leadership = &self.shared.leadership;
-        leadership.back() || leadership.try_take() || leadership.take_offered()
+        let lead = &self.shared.leadership.lead;
+        lead.back() || lead.try_take() || lead.take_offered()
     }
 }

@@ -80,7 +80,8 @@ impl Server {
     }
 
     fn look_for_loop(&self, may_spin: bool) -> ForLoop {
-        let receives = self.shared.leadership.back() || self.shared.leadership.take_offered();
+        let lead = &self.shared.leadership.lead;
+        let receives = lead.back() || lead.take_offered();
         // After the lead was taken: the worker that offered it has queued its requests before.
         if let Some(request) = self.directory.event_loop().and_then(|queue| queue.pop()) {
             if receives {

@@ -112,7 +112,7 @@ impl Worker {
             work = server.dequeue();
             self.waited = work.as_ref().map(|work| (work.client(), Instant::now()));
         }
-        if work.is_none() && server.shared.leadership.is_mine() {
+        if work.is_none() && server.shared.leadership.lead.is_held() {
             work = server.look(&mut self.more);
         }
         self.take_up(work)
@@ -123,7 +123,7 @@ impl Worker {
     #[inline]
     pub fn try_soon(&mut self) -> Option<Work> {
         let server = &*self.server;
-        if self.more || !server.shared.leadership.is_mine() || server.is_stopped() {
+        if self.more || !server.shared.leadership.lead.is_held() || server.is_stopped() {
             return None;
         }
         let look = server.reactor.lock().look_soon();
@@ -167,8 +167,8 @@ impl Worker {
     /// returns the client's next one-way request, if one waits, to be handled now.
     pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
         let Server { directory, shared, .. } = &*self.server;
-        let now = shared.leadership.held();
-        let leads = shared.leadership.back();
+        let now = shared.leadership.lead.held();
+        let leads = shared.leadership.lead.back();
         if let Some(run) = self.run.take() {
             match run.since {
                 // The watcher has taken the lead, or the handler has left it to others.
@@ -211,11 +211,11 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
-            if server.shared.leadership.is_mine() && server.trend.take_replies() {
+            if server.shared.leadership.lead.is_held() && server.trend.take_replies() {
                 // This worker has just received a reply, and nothing else.
                 server.shared.leadership.offer();
             }
-            if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
+            if server.shared.leadership.lead.is_held() || server.shared.leadership.lead.try_take() {
                 if server.shared.crew.may_begin() {
                     return Next::Look;
                 }
@@ -414,7 +414,7 @@ impl Server {
         if keeps_lead {
             return;
         }
-        if self.shared.leadership.back() {
+        if self.shared.leadership.lead.back() {
             // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
             self.reactor.lock().ask_poller();
         }
