@@ -138,21 +138,9 @@ impl<R> Inbound<R> {
         self.connection.link.may_have_more() || !self.deferred.is_empty()
     }
 
-    /// Whether a request may begin at once: the client reads, and no deferred request waits.
-    #[inline]
-    pub(in crate::server) fn begins_at_once(&self) -> bool {
-        self.connection.has_room() && self.deferred.is_empty()
-    }
-
     /// Lets a request wait until the client reads, behind others that wait for that. Gives it back if it may begin now.
     #[cold]
     pub(in crate::server) fn defer(&self, request: Box<R>) -> Option<Box<R>> {
         self.deferred.push(request, || self.connection.has_room())
-    }
-
-    /// Takes the first deferred request, if there is one and the client reads.
-    #[inline]
-    pub(in crate::server) fn next_deferred(&self) -> Option<Box<R>> {
-        if self.deferred.is_empty() { None } else { self.deferred.pop(|| self.connection.has_room()) }
     }
 }
