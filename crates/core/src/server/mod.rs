@@ -40,9 +40,10 @@ pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall, Und
 pub use connection::ServerConnection;
 pub use connection::values::{ValueBudget, ValuesCharge};
 pub use handlers::directory::{NativeHandler, ServedMethods};
+pub use handlers::loop_queue::AsyncQueue;
 pub use handlers::work::Work;
 pub use inbound::request::{OnewayTurn, Request};
-pub use receivers::event_loop::{AsyncQueue, ForLoop};
+pub use receivers::event_loop::ForLoop;
 pub use receivers::worker::{Next, Worker};
 pub use shared::early_ends::{EarlyEnds, Errand};
 pub use shared::limits::{Age, WorkLimits};
@@ -53,8 +54,8 @@ pub use shared::statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Sn
 pub use threads::loop_watch::{LoopWatch, Watchable};
 
 use handlers::directory::Directory;
+use handlers::queue::Queue;
 use reactor::Reactor;
-use receivers::worker::Queue;
 use shared::{DELIVERED, STOPPED, STOPPING, Shared};
 use threads::leadership::lead::Trend;
 
@@ -200,9 +201,7 @@ impl Server {
     /// What the statistics say now, for a process that serves together with this one.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        // Relaxed: true for itself, and out of date a moment later. No call of this server asks.
-        let in_flight = self.shared.in_flight.load(Ordering::Relaxed);
-        Snapshot { in_flight, ..self.shared.snapshot() }
+        self.shared.snapshot(0)
     }
 
     /// What is known of the first connections whose numbers are greater than `after`: of at most `limit`, and at most

@@ -34,7 +34,7 @@ pub fn wait_for_first(
 ) -> Result<(), NoEvent> {
     let groups = by_connection(calls).ok_or(NoEvent::Inherited)?;
     if let [group] = &groups[..] {
-        return group.wait(deadline, go_on);
+        return group.connection.wait(For::End(&group.ids), deadline, go_on);
     }
     let mut begun = Instant::now();
     loop {
@@ -71,11 +71,6 @@ impl Group<'_> {
     fn has_ended(&self) -> bool {
         self.connection.table.lock().any_has_ended(&self.ids)
     }
-
-    /// Waits until one of the calls has ended, as a thread waits for a single call.
-    fn wait(&self, deadline: Option<Instant>, go_on: &mut dyn FnMut() -> bool) -> Result<(), NoEvent> {
-        self.connection.wait(For::End(&self.ids), deadline, go_on)
-    }
 }
 
 /// Sleeps until something may have come on one of the connections. Whether a signal came.
@@ -85,8 +80,8 @@ fn sleep(groups: &[Group<'_>], slice: Duration) -> bool {
         let Some(lead) = group.connection.try_lead() else {
             // Another thread, or a server, receives on this connection.
             drop(leads);
-            return group.wait(Some(Instant::now() + slice.min(LOOK_INTERVAL)), &mut || false)
-                == Err(NoEvent::Interrupted);
+            let end = Some(Instant::now() + slice.min(LOOK_INTERVAL));
+            return group.connection.wait(For::End(&group.ids), end, &mut || false) == Err(NoEvent::Interrupted);
         };
         leads.push(lead);
     }

@@ -110,7 +110,7 @@ impl CallContext {
     pub fn watch(&self) -> Option<Snapshot> {
         let connection = self.connection()?;
         connection.watch();
-        Some(connection.shared.snapshot())
+        Some(connection.shared.snapshot(1))
     }
 
     /// What is known of the first connections of the server whose numbers are greater than `after`, at most `limit`. `None`

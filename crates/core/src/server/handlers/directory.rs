@@ -7,9 +7,9 @@ use nearcall_transport::Paths;
 
 use crate::exports::{HandlerKind, MethodRouting};
 use crate::server::call::CallObserver;
+use crate::server::handlers::loop_queue::AsyncQueue;
 use crate::server::handlers::pace::Paces;
 use crate::server::inbound::request::Request;
-use crate::server::receivers::event_loop::AsyncQueue;
 use crate::server::shared::statistics::MeasuredMethod;
 
 /// The native handler of a method: written in Rust, and run by the thread that has received the call, without the Python
@@ -64,10 +64,7 @@ impl Directory {
     /// A method of the server's services, by its number.
     #[inline]
     pub(in crate::server) fn method(&self, number: u16) -> Option<MethodRouting> {
-        match self.methods.get(usize::from(number)) {
-            Some(Some(method)) => Some(*method),
-            _ => None,
-        }
+        *self.methods.get(usize::from(number))?
     }
 
     /// The native handler with this index: see [`HandlerKind::Native`].

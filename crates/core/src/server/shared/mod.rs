@@ -124,8 +124,8 @@ impl Shared {
         self.in_flight.load(Ordering::Acquire) == 0 && self.mailbox.hooks_are_over()
     }
 
-    /// The statistics of the calls, and how busy the server is. For a call that asks for them.
-    pub(in crate::server) fn snapshot(&self) -> Snapshot {
+    /// The statistics of the calls, and how busy the server is, without the calls that ask for them.
+    pub(in crate::server) fn snapshot(&self, asking: usize) -> Snapshot {
         let (threads, idle_threads) = self.leadership.workers();
         // Relaxed: each number is true for itself, and out of date a moment later.
         Snapshot {
@@ -135,8 +135,7 @@ impl Shared {
             threads,
             idle_threads,
             queued: self.crew.queued(),
-            // Without the call that asks.
-            in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
+            in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(asking),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
             worker: self.process.get().map(|(number, _)| *number),

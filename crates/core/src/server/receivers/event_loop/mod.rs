@@ -5,8 +5,6 @@
 //! pays. It keeps the lead while it sleeps: it watches the poller's descriptor. If the loop receives a request for a
 //! worker, it leaves the request and the lead to the workers.
 
-pub use crate::server::handlers::loop_queue::AsyncQueue;
-
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nearcall_platform::fault::contained;

@@ -3,10 +3,6 @@
 
 mod in_handler;
 
-use crate::server::handlers::queue::STUCK;
-
-pub(in crate::server) use crate::server::handlers::queue::Queue;
-
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +13,7 @@ use nearcall_platform::lock::around_sleep;
 use crate::exports::HandlerKind;
 use crate::server::Server;
 use crate::server::handlers::pace::{self, Pace};
+use crate::server::handlers::queue::{Queue, STUCK};
 use crate::server::handlers::work::Work;
 use crate::server::inbound::request::{OnewayTurn, Request};
 use crate::server::reactor::Look;
