@@ -56,6 +56,7 @@ struct Renewal {
     state: Mutex<DialState>,
 }
 
+#[derive(Default)]
 struct DialState {
     dialling: Dialling,
     /// How many dials have failed.
@@ -69,7 +70,9 @@ struct DialState {
     pause: Duration,
 }
 
+#[derive(Default)]
 enum Dialling {
+    #[default]
     Not,
     /// No thread has continued the dial since then.
     Left(Box<Dial>, Instant),
@@ -319,14 +322,7 @@ impl Subchannel {
 
 impl Renewal {
     fn new() -> Self {
-        let state = DialState {
-            dialling: Dialling::Not,
-            failed: 0,
-            failure: None,
-            connected: None,
-            not_before: None,
-            pause: SHORTEST,
-        };
+        let state = DialState { pause: SHORTEST, ..DialState::default() };
         Self { changed: Condvar::new(), state: Mutex::new(state) }
     }
 
