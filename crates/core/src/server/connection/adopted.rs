@@ -26,13 +26,3 @@ impl ReceivedFrom {
         Self { token: connection.token(), connection: Arc::downgrade(connection) }
     }
 }
-
-impl Adopted {
-    /// The server receives on the connection from now on.
-    pub(in crate::server) fn settle(&self, connection: &Arc<ServerConnection>) {
-        // It is settled once.
-        let _ = self.connection.set(ReceivedFrom::new(connection));
-        // No thread was there to send the frames that were queued before.
-        connection.note_queued_frame();
-    }
-}

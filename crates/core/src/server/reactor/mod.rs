@@ -21,7 +21,7 @@ use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::server::connection::adopted::Adopted;
+use crate::server::connection::adopted::{Adopted, ReceivedFrom};
 use crate::server::connection::{GOODBYE, ServerConnection};
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
@@ -155,11 +155,10 @@ impl Reactor {
 
     /// Receives without handing out work: keeps the first that comes. Whether any work waits now.
     pub(in crate::server) fn poll_into_backlog(&mut self) -> bool {
-        while self.backlog.is_empty() {
-            match self.poll() {
-                Some(work) => self.keep(work),
-                None => break,
-            }
+        if self.backlog.is_empty()
+            && let Some(work) = self.poll()
+        {
+            self.keep(work);
         }
         !self.backlog.is_empty()
     }
@@ -420,8 +419,11 @@ impl Reactor {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
         }
-        // After it is watched: frames that were queued before are sent when the poller reports room.
-        adopted.settle(&connection);
+        // It is settled once.
+        let _ = adopted.connection.set(ReceivedFrom::new(&connection));
+        // No thread was there to send the frames that were queued before. Noted after the connection is watched: they are sent
+        // when the poller reports room.
+        connection.note_queued_frame();
         let client = Inbound::new(connection);
         client.marks.set(LISTED);
         self.list(Arc::clone(&client));
