@@ -136,7 +136,7 @@ impl Server {
     pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
         self.shared.mailbox.spare_hook(in_hook);
         self.shared.reach(STOPPING);
-        for handler in self.directory.native_handlers() {
+        for handler in &self.directory.native_handlers {
             handler.stopping();
         }
         self.shared.mailbox.wake();

@@ -61,7 +61,8 @@ pub struct ServerConnection {
     side: u8,
     /// The half that calls.
     caller: OnceLock<Caller>,
-    exports: Arc<Exports>,
+    /// The objects that this side has given to the client.
+    pub(in crate::server) exports: Arc<Exports>,
     /// What the client's values take, apart from its messages. Made when it is first needed.
     values: OnceLock<Arc<Account>>,
     /// What items that wait for their handlers and the metadata of calls take, if links do not charge them. Made when it is
@@ -254,7 +255,7 @@ impl ServerConnection {
 
     /// The poller's token for the connection.
     pub(in crate::server) fn token(&self) -> u64 {
-        self.session.token()
+        self.session.token
     }
 
     /// The client's session.
@@ -303,11 +304,6 @@ impl ServerConnection {
     /// Whether more of that may be kept.
     pub(in crate::server) fn has_room_for_items(&self) -> bool {
         self.items.get().is_none_or(|account| account.allows(0))
-    }
-
-    /// The objects that this side has given to the client.
-    pub(in crate::server) fn exports(&self) -> &Arc<Exports> {
-        &self.exports
     }
 
     /// Whether a client of this process has made the connection.

@@ -46,10 +46,10 @@ pub struct ServedMethods {
 pub(in crate::server) struct Directory {
     /// By number. `None`: the method is called on objects only.
     methods: Vec<Option<MethodRouting>>,
-    native_handlers: Vec<Arc<dyn NativeHandler>>,
+    pub(in crate::server) native_handlers: Vec<Arc<dyn NativeHandler>>,
     pub(in crate::server) paces: Paces,
     /// The event loop that takes requests, if there is one.
-    event_loop: OnceLock<Arc<AsyncQueue>>,
+    pub(in crate::server) event_loop: OnceLock<Arc<AsyncQueue>>,
 }
 
 impl Directory {
@@ -70,16 +70,6 @@ impl Directory {
     /// The native handler with this index: see [`HandlerKind::Native`].
     pub(in crate::server) fn native(&self, index: u8) -> &Arc<dyn NativeHandler> {
         &self.native_handlers[usize::from(index)]
-    }
-
-    pub(in crate::server) fn native_handlers(&self) -> &[Arc<dyn NativeHandler>] {
-        &self.native_handlers
-    }
-
-    /// The queue of the event loop, if there is one.
-    #[inline]
-    pub(in crate::server) fn event_loop(&self) -> Option<&Arc<AsyncQueue>> {
-        self.event_loop.get()
     }
 
     /// The queue of the event loop; made now if there is none yet.

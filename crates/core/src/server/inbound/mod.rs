@@ -85,7 +85,7 @@ impl<R> Inbound<R> {
         self.connection.unwatch();
         self.cancel_calls();
         self.connection.lose(&LinkError::Closed);
-        self.connection.exports().end();
+        self.connection.exports.end();
         self.connection.session().end_if_over();
     }
 

@@ -144,7 +144,7 @@ impl Receiver for ServerReceiver {
 
     fn tell_loop(&self, connection: &Arc<Connection>) {
         if let Some(server) = self.server.upgrade()
-            && let Some(queue) = server.directory.event_loop()
+            && let Some(queue) = server.directory.event_loop.get()
         {
             queue.push_caller(Arc::clone(connection));
         }
@@ -175,7 +175,7 @@ impl Server {
     #[must_use]
     pub fn caller(self: &Arc<Self>, connection: &Arc<ServerConnection>) -> Option<Arc<Connection>> {
         connection.caller_or(|| {
-            let (link, exports) = (Arc::clone(&connection.link), Arc::clone(connection.exports()));
+            let (link, exports) = (Arc::clone(&connection.link), Arc::clone(&connection.exports));
             let receives = ServerReceiver::new(self, OnceLock::from(ReceivedFrom::new(connection)));
             Connection::to_client(link, exports, receives)
         })

@@ -105,7 +105,7 @@ const GONE: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct Session {
     /// The poller's token for the client's connection.
-    token: u64,
+    pub(in crate::server) token: u64,
     /// Who the client is.
     peer: Arc<Peer>,
     /// Counts the client as connected for as long as a handler or a hook may run for it.
@@ -150,11 +150,6 @@ impl Session {
             finished: AtomicU64::new(0),
             value: Mutex::default(),
         })
-    }
-
-    /// The poller's token for the client's connection.
-    pub(in crate::server) fn token(&self) -> u64 {
-        self.token
     }
 
     /// Who the client is.

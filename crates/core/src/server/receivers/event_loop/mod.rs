@@ -31,7 +31,7 @@ pub enum ForLoop {
 impl Server {
     /// Hands a request to the event loop. Offers it the lead as well, if the last requests were all for the loop.
     pub(in crate::server) fn hand_to_loop(&self, request: Box<Request>) {
-        let Some(queue) = self.directory.event_loop() else {
+        let Some(queue) = self.directory.event_loop.get() else {
             return self
                 .shared
                 .notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
@@ -81,7 +81,7 @@ impl Server {
         let lead = &self.shared.leadership.lead;
         let receives = lead.back() || lead.take_offered();
         // After the lead was taken: the worker that offered it has queued its requests before.
-        if let Some(request) = self.directory.event_loop().and_then(|queue| queue.pop()) {
+        if let Some(request) = self.directory.event_loop.get().and_then(|queue| queue.pop()) {
             if receives {
                 self.begin_handler();
             }
