@@ -355,7 +355,7 @@ impl Connection {
     }
 
     fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        match self.channel.ready() {
+        match self.channel.ready(&[]) {
             Some(core) => Ok(core),
             None => self.calling.usable(py, false, until),
         }

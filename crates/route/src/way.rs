@@ -79,7 +79,7 @@ impl Way {
     pub(crate) fn standing(&self) -> Standing {
         match self {
             Self::Channel { channel, checked } => {
-                let Some(connection) = channel.ready() else { return Standing::Down };
+                let Some(connection) = channel.ready(&[]) else { return Standing::Down };
                 match number(checked, &connection) {
                     Some(number) => Standing::Ready(Ready::Channel(connection, number)),
                     None => Standing::Stranger,

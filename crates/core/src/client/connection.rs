@@ -56,9 +56,7 @@ pub(super) struct Inner {
     pub(super) table: SharedTable,
     /// The connection is lost or closed.
     pub(super) lost: AtomicBool,
-    /// The server takes no new calls here.
-    pub(super) going_away: AtomicBool,
-    /// When the server first said so.
+    /// When the server first said that it takes no new calls here.
     pub(super) parted: OnceLock<Instant>,
     /// An event loop uses the connection: sending must not wait.
     pub(super) in_loop: AtomicBool,
@@ -116,11 +114,22 @@ pub(crate) trait Awaited {
 
     /// Takes in a frame of a call that this side has made, from the connection over which the awaited frame is to come.
     /// Whether the thread need not wait any longer.
-    fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool;
+    fn take_in(&mut self, _arrived: &mut Option<Incoming>) -> bool {
+        self.is_over()
+    }
 
     /// Sleeps until something may have come for the thread, while another thread receives. Whether the thread need not wait
     /// any longer.
-    fn sleep(&mut self) -> bool;
+    fn sleep(&mut self) -> bool {
+        self.is_over()
+    }
+}
+
+/// Whoever waits for no frame of a call of its own.
+impl<F: FnMut() -> bool> Awaited for F {
+    fn is_over(&mut self) -> bool {
+        self()
+    }
 }
 
 /// What is known of the answer to a call before it comes.
@@ -178,7 +187,6 @@ impl Connection {
                 receiving: ClientLeadership::default(),
                 table: SharedTable::default(),
                 lost: AtomicBool::new(false),
-                going_away: AtomicBool::new(false),
                 parted: OnceLock::new(),
                 in_loop: AtomicBool::new(false),
                 flushing: Arc::default(),
@@ -209,11 +217,6 @@ impl Connection {
                 format!("the connection to {} belongs to the process that this one was forked from", self.name());
             Failure::new(Failure::UNAVAILABLE, text)
         })
-    }
-
-    /// Whether a process made the connection from which this one was forked.
-    pub(super) fn is_inherited(&self) -> bool {
-        self.inner().is_none()
     }
 
     /// How the server describes itself; empty if this is the server.
@@ -295,7 +298,7 @@ impl Connection {
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.inner().map_or(0, Inner::in_flight)
+        self.inner().map_or(0, |inner| inner.table.lock().live())
     }
 
     /// Whether the connection is lost or closed.
@@ -340,7 +343,7 @@ impl Connection {
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
-        self.inner_or_failure()?.begin_by(Inner::send, request, expected)
+        self.inner_or_failure()?.begin(request, expected, false)
     }
 
     /// Like [`Connection::begin`], for one of several calls that are begun before any of them is waited for. Does not
@@ -349,7 +352,7 @@ impl Connection {
     /// # Errors
     /// As for [`Connection::begin`]; `RESOURCE_EXHAUSTED` if too much waits for room already.
     pub fn begin_ahead(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
-        self.inner_or_failure()?.begin_by(Inner::send_later, request, expected)
+        self.inner_or_failure()?.begin(request, expected, true)
     }
 
     /// Sleeps until the server hangs up, `event` is readable, or `deadline` passes. Whether a new call may be sent
@@ -479,18 +482,13 @@ impl Inner {
         if self.side == 0 { "server" } else { "client" }
     }
 
-    pub(super) fn in_flight(&self) -> usize {
-        self.table.lock().live()
-    }
-
     pub(super) fn is_dead(&self) -> bool {
         // Acquire: a thread that sees the loss finds that all calls were told of it.
         self.lost.load(Ordering::Acquire)
     }
 
     fn is_going_away(&self) -> bool {
-        // Relaxed: a hint for where to send the next call.
-        self.going_away.load(Ordering::Relaxed)
+        self.parted.get().is_some()
     }
 
     #[inline]
@@ -498,13 +496,9 @@ impl Inner {
         !self.is_dead() && !self.is_going_away()
     }
 
+    /// Begins a call. `ahead`: it does not wait for room.
     #[inline]
-    fn begin_by(
-        &self,
-        send: impl FnOnce(&Self, u32, &Outgoing<'_>) -> Result<(), Failure>,
-        request: &Outgoing<'_>,
-        expected: Expected<'_>,
-    ) -> Result<CallId, Failure> {
+    fn begin(&self, request: &Outgoing<'_>, expected: Expected<'_>, ahead: bool) -> Result<CallId, Failure> {
         let Expected { in_loop, references, .. } = expected;
         self.listen_first()?;
         if !in_loop && let Some(receiver) = self.received.get() {
@@ -515,10 +509,9 @@ impl Inner {
             self.in_loop.store(true, Ordering::Relaxed);
         }
         let id = self.table.lock().begin(in_loop, references, expected.given)?;
-        if let Err(error) = send(self, id.number(), request) {
-            self.take_back_call(id, expected.given);
-            return Err(error);
-        }
+        let number = id.number();
+        let sent = if ahead { self.send_later(number, request) } else { self.send_until(number, request, None) };
+        sent.inspect_err(|_| self.take_back_call(id, expected.given))?;
         Ok(id)
     }
 
@@ -546,7 +539,7 @@ impl Inner {
             leader.receive(None);
         }
         // Calls under way may still get what another thread takes in now, which then finds out by itself.
-        if hung_up && (self.in_flight() == 0 || leader.is_some() && !self.link.may_have_more()) {
+        if hung_up && (self.table.lock().live() == 0 || leader.is_some() && !self.link.may_have_more()) {
             self.mark_lost(&LinkError::Closed);
         }
         if self.is_usable() {

@@ -78,7 +78,7 @@ impl CallDriver {
     #[inline]
     #[must_use]
     pub fn is_as_new(&self) -> bool {
-        self.tally.failed() == 0
+        self.tally.failed == 0
     }
 
     /// The call's metadata, with the number of its failed attempts if there are any.
@@ -88,7 +88,7 @@ impl CallDriver {
             return own;
         }
         let mut metadata = own.unwrap_or_default();
-        metadata.push(PREVIOUS_ATTEMPTS, self.tally.failed().to_string().as_bytes());
+        metadata.push(PREVIOUS_ATTEMPTS, self.tally.failed.to_string().as_bytes());
         Some(metadata)
     }
 

@@ -62,32 +62,21 @@ impl MethodRouting {
     }
 }
 
-/// The methods of an object that the other side may call, by their numbers in the server's description.
+/// The methods of an object that the other side may call, by their numbers in the server's description, which are sorted.
 #[derive(Debug, Default)]
-pub struct Methods {
-    first: u16,
-    /// `None`: a method of the description that the object does not have.
-    kinds: Vec<Option<MethodRouting>>,
-}
+pub struct Methods(Vec<(u16, MethodRouting)>);
 
 impl Methods {
     /// Methods by their numbers.
     #[must_use]
-    pub fn new(methods: &[(u16, MethodRouting)]) -> Self {
-        let Some(first) = methods.iter().map(|(number, _)| *number).min() else { return Self::default() };
-        let mut kinds = Vec::new();
-        for (number, kind) in methods {
-            let at = usize::from(number - first);
-            if at >= kinds.len() {
-                kinds.resize(at + 1, None);
-            }
-            kinds[at] = Some(*kind);
-        }
-        Self { first, kinds }
+    pub fn new(mut methods: Vec<(u16, MethodRouting)>) -> Self {
+        methods.sort_unstable_by_key(|(number, _)| *number);
+        Self(methods)
     }
 
     pub(crate) fn get(&self, number: u16) -> Option<MethodRouting> {
-        *self.kinds.get(usize::from(number.checked_sub(self.first)?))?
+        let at = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(self.0[at].1)
     }
 }
 
@@ -105,6 +94,12 @@ pub struct Export {
 }
 
 impl Export {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> NonZeroU64 {
+        self.id
+    }
+
     /// The object.
     #[must_use]
     pub fn object(&self) -> &(dyn Any + Send + Sync) {
@@ -215,9 +210,11 @@ impl Exports {
                 ),
             ));
         }
+        // A number that nobody can guess.
         let id = loop {
-            let id = random_id()?;
-            if !given.by_id.contains_key(&id) {
+            let bytes = random().map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))?;
+            let id = NonZeroU64::new(u64::from_le_bytes(bytes));
+            if let Some(id) = id.filter(|id| !given.by_id.contains_key(id)) {
                 break id;
             }
         };
@@ -281,16 +278,10 @@ impl Exports {
             return Ok(());
         }
         let mut gone = Vec::new();
-        let mut result = Ok(());
-        for (id, times) in released.0 {
-            match given.take_back(id, u64::from(times)) {
-                Ok(export) => gone.extend(export),
-                Err(malformed) => {
-                    result = Err(malformed);
-                    break;
-                }
-            }
-        }
+        let result = released.0.into_iter().try_for_each(|(id, times)| {
+            gone.extend(given.take_back(id, times.into())?);
+            Ok(())
+        });
         self.note(&given);
         drop(given);
         drop(gone);
@@ -300,9 +291,7 @@ impl Exports {
     /// The connection is gone: everything is released, and nothing can be given any more.
     pub(crate) fn end(&self) {
         let mut given = self.given.lock();
-        given.over = true;
-        let gone = std::mem::take(&mut *given);
-        given.over = true;
+        let gone = std::mem::replace(&mut *given, Given { over: true, ..Given::default() });
         self.note(&given);
         drop(given);
         drop(gone);
@@ -322,24 +311,6 @@ impl Exports {
         });
         if !home.is_empty() {
             event.keep(Box::new(home));
-        }
-    }
-}
-
-impl Export {
-    /// Its number.
-    #[must_use]
-    pub fn id(&self) -> NonZeroU64 {
-        self.id
-    }
-}
-
-/// A number that nobody can guess.
-fn random_id() -> Result<NonZeroU64, Failure> {
-    loop {
-        let bytes = random().map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))?;
-        if let Some(id) = NonZeroU64::new(u64::from_le_bytes(bytes)) {
-            return Ok(id);
         }
     }
 }

@@ -40,22 +40,23 @@ pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall, Und
 pub use connection::ServerConnection;
 pub use connection::values::{ValueBudget, ValuesCharge};
 pub use handlers::directory::{NativeHandler, ServedMethods};
+pub use handlers::loop_queue::AsyncQueue;
 pub use handlers::work::Work;
 pub use inbound::request::{OnewayTurn, Request};
-pub use receivers::event_loop::{AsyncQueue, ForLoop};
+pub use receivers::event_loop::ForLoop;
 pub use receivers::worker::{Next, Worker};
 pub use shared::early_ends::{EarlyEnds, Errand};
 pub use shared::limits::{Age, WorkLimits};
 pub use shared::notice::{Notice, OnNotice};
 pub use shared::roster::{ConnectionRow, MOST_SHOWN};
-pub use shared::session::{Found, Release, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
+pub use shared::session::{Found, Hook, HookRun, Session, SessionChange, SessionHooks, SessionValue};
 pub use shared::statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use threads::loop_watch::{LoopWatch, Watchable};
 
 use handlers::directory::Directory;
+use handlers::queue::Queue;
 use reactor::Reactor;
-use receivers::worker::Queue;
-use shared::Shared;
+use shared::{DELIVERED, STOPPED, STOPPING, Shared};
 use threads::leadership::lead::Trend;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
@@ -73,15 +74,14 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("methods", &self.directory.len()).finish_non_exhaustive()
+        f.debug_struct("Server").finish_non_exhaustive()
     }
 }
 
 /// Code that still keeps a call of this server sees that the server has stopped.
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.begin_to_stop();
-        self.shared.end();
+        self.shared.reach(STOPPED);
     }
 }
 
@@ -126,7 +126,7 @@ impl Server {
     /// What the system says.
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
         descriptors::make_room(&self.shared.poller);
-        self.reactor.lock().listen(listener)
+        self.reactor.lock().handshakes.listen(listener)
     }
 
     /// Stops the server: takes no new clients and no new calls, waits until the calls under way are finished, for at
@@ -135,8 +135,8 @@ impl Server {
     /// wait for that hook.
     pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
         self.shared.mailbox.spare_hook(in_hook);
-        self.shared.begin_to_stop();
-        for handler in self.directory.native_handlers() {
+        self.shared.reach(STOPPING);
+        for handler in &self.directory.native_handlers {
             handler.stopping();
         }
         self.shared.mailbox.wake();
@@ -160,7 +160,7 @@ impl Server {
         if too_late > 0 {
             self.shared.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
         }
-        self.shared.end();
+        self.shared.reach(STOPPED);
         self.shared.mailbox.wake();
         self.shared.leadership.close();
         finished
@@ -182,7 +182,7 @@ impl Server {
     /// lets the reactor look for the replies.
     fn has_finished(&self) -> bool {
         let idle = self.shared.is_idle();
-        if idle && !self.shared.has_delivered() {
+        if idle && !self.shared.has_reached(DELIVERED) {
             self.shared.mailbox.wake();
             return false;
         }
@@ -201,9 +201,7 @@ impl Server {
     /// What the statistics say now, for a process that serves together with this one.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        // Relaxed: true for itself, and out of date a moment later. No call of this server asks.
-        let in_flight = self.shared.in_flight.load(Ordering::Relaxed);
-        Snapshot { in_flight, ..self.shared.snapshot() }
+        self.shared.snapshot(0)
     }
 
     /// What is known of the first connections whose numbers are greater than `after`: of at most `limit`, and at most

@@ -137,10 +137,10 @@ impl Gate {
 fn taken() -> Arc<Leadership> {
     let_time_fly();
     let leadership = Leadership::new(EventDescriptor, Alarm, Arc::new(Poller));
-    assert!(leadership.try_take());
+    assert!(leadership.lead.try_take());
     // All atomics are made here, before another thread sees them.
     leadership.busy();
-    assert!(leadership.back());
+    assert!(leadership.lead.back());
     leadership.join();
     assert_eq!((leadership.ready(), leadership.workers()), (0, (1, 0)));
     Arc::new(leadership)
@@ -148,7 +148,7 @@ fn taken() -> Arc<Leadership> {
 
 /// A worker that is parked until it has the lead. Whether it gets that; if not, it is one too many.
 fn parks(leadership: &Leadership) -> bool {
-    while !leadership.is_mine() && !leadership.try_take() {
+    while !leadership.lead.is_held() && !leadership.lead.try_take() {
         if !leadership.park() {
             return false;
         }
@@ -176,7 +176,7 @@ fn a_stuck_handler_loses_the_lead() {
         leadership.busy();
         has_it.pass();
         thread.join().expect("no panic");
-        assert!(!leadership.back());
+        assert!(!leadership.lead.back());
     });
 }
 
@@ -187,7 +187,7 @@ fn the_next_handler_loses_the_lead_too() {
         let leadership = taken();
         let (thread, has_it) = parked(&leadership);
         leadership.busy();
-        if leadership.back() {
+        if leadership.lead.back() {
             leadership.busy();
         }
         has_it.pass();
@@ -202,7 +202,7 @@ fn a_handler_after_a_rest_loses_the_lead_too() {
         let leadership = taken();
         let (thread, has_it) = parked(&leadership);
         leadership.busy();
-        if leadership.back() {
+        if leadership.lead.back() {
             leadership.rest();
             leadership.busy();
         }
@@ -220,7 +220,7 @@ fn an_offer_that_nobody_takes_is_taken_back() {
         leadership.offer();
         has_it.pass();
         thread.join().expect("no panic");
-        assert!(!leadership.take_offered());
+        assert!(!leadership.lead.take_offered());
     });
 }
 
@@ -234,7 +234,7 @@ fn a_loop_that_is_blocked_loses_the_lead() {
         set_readable(true);
         has_it.pass();
         thread.join().expect("no panic");
-        assert!(!leadership.back());
+        assert!(!leadership.lead.back());
     });
 }
 
@@ -246,7 +246,7 @@ fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
         let leadership = taken();
         let (thread, has_it) = parked(&leadership);
         leadership.listen();
-        if leadership.back() {
+        if leadership.lead.back() {
             leadership.busy();
         }
         has_it.pass();

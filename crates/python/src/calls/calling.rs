@@ -96,7 +96,7 @@ impl Copies {
     #[cold]
     fn ready(&self, channel: &Channel) -> Option<Arc<Core>> {
         let asked = self.asked.lock().clone();
-        let next = channel.ready_beside(&asked)?;
+        let next = channel.ready(&asked)?;
         self.asked.lock().push(Arc::clone(&next));
         Some(next)
     }
@@ -119,7 +119,7 @@ impl Calling {
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {
         match (&self.way, &self.copies) {
-            (Way::Channel(channel), None) => channel.ready(),
+            (Way::Channel(channel), None) => channel.ready(&[]),
             (Way::Channel(channel), Some(copies)) => copies.ready(channel),
             _ => self.ready_for_object(),
         }
@@ -177,7 +177,7 @@ impl Calling {
         let stands = |core: &Arc<Core>| !self.waiting.is_threads() || detach(py, || core.stands());
         match &self.way {
             Way::Channel(channel) if channel.is_balanced() => channel.connections().iter().any(stands),
-            Way::Channel(channel) => channel.ready().as_ref().is_some_and(stands),
+            Way::Channel(channel) => channel.ready(&[]).as_ref().is_some_and(stands),
             Way::Object(_) => true,
             Way::Nowhere => false,
         }

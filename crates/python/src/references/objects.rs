@@ -63,7 +63,7 @@ impl ServedObject {
             }
             served[at] = Some(Served { method, handler: Some(handler) });
         }
-        Self { first, served, methods: Arc::new(Methods::new(&kinds)) }
+        Self { first, served, methods: Arc::new(Methods::new(kinds)) }
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    Age, AsyncQueue, HandlerKind, ItemOutcome, MOST_SHOWN, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice,
-    Release, Request, ServedMethods, Server as Core, Watchable, Work, WorkLimits, Worker,
+    Age, AsyncQueue, HandlerKind, Hook, HookRun, ItemOutcome, MOST_SHOWN, MeasuredMethod, MethodRouting, NativeHandler,
+    Next, Notice, Request, ServedMethods, Server as Core, Watchable, Work, WorkLimits, Worker,
 };
-use nearcall_core::{Failure, Options, Origins, Paths};
+use nearcall_core::{Failure, Object, Options, Origins, Paths};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -216,8 +216,7 @@ impl Server {
     /// Returns whether there was one.
     fn end_departure(&self, py: Python<'_>) -> bool {
         match self.of.core.take_hook() {
-            Some(Work::Session(event)) => self.apart(py, || self.sessions.run_hook(py, *event)),
-            Some(Work::Release(release)) => self.apart(py, || self.release(py, *release)),
+            Some(Work::Hook(run)) => self.apart(py, || self.run_hook(py, *run)),
             Some(Work::Call(_)) | None => return false,
         }
         true
@@ -248,8 +247,8 @@ impl Server {
     fn changed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let queue = self.of.core.use_event_loop()?;
         self.of.core.loop_watch().note_turn();
-        let changed = queue.take_changed();
-        for caller in queue.take_callers() {
+        let (changed, callers) = queue.take_changed();
+        for caller in callers {
             self.of.calling.waiting.deliver(py, &caller)?;
         }
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
@@ -361,12 +360,8 @@ impl Server {
         worker.begin(spawn);
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
-            Work::Session(event) => {
-                self.apart(py, || self.sessions.run_hook(py, *event));
-                worker.finish(None);
-            }
-            Work::Release(release) => {
-                self.apart(py, || self.release(py, *release));
+            Work::Hook(run) => {
+                self.apart(py, || self.run_hook(py, *run));
                 worker.finish(None);
             }
         }
@@ -383,9 +378,18 @@ impl Server {
         });
     }
 
+    /// Runs a hook. It counts as running until it has returned.
+    fn run_hook(&self, py: Python<'_>, mut run: HookRun) {
+        match run.begin() {
+            Some(Hook::Session(session, change)) => self.sessions.run_hook(py, &session, change),
+            Some(Hook::Release(object)) => self.release(py, object),
+            None => {}
+        }
+    }
+
     /// Tells the owner of an object that no client holds it any more. An exception goes to the interpreter's own hook.
-    fn release(&self, py: Python<'_>, mut release: Release) {
-        let Some(given) = release.take().and_then(Given::taken) else { return };
+    fn release(&self, py: Python<'_>, object: Object) {
+        let Some(given) = Given::taken(object) else { return };
         if let Some(on_release) = &self.on_release
             && let Err(error) = on_release.bind(py).run([given.object.bind(py)])
         {

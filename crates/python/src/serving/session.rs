@@ -1,7 +1,7 @@
 //! A client's session on a server: a Python object that belongs to the client, and hooks for the session's begin and
 //! end.
 
-use nearcall_core::server::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
+use nearcall_core::server::{Found, Session, SessionChange, SessionHooks, SessionValue};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -33,16 +33,16 @@ impl Sessions {
     }
 
     /// Runs the hook for the begin or the end of a session. An exception goes to the interpreter's own hook.
-    pub(crate) fn run_hook(&self, py: Python<'_>, mut event: SessionEvent) {
+    pub(crate) fn run_hook(&self, py: Python<'_>, session: &Session, change: SessionChange) {
         let make = self.make.bind(py);
-        let told = match event.begin() {
-            SessionChange::Begin => of_client(py, event.session(), make).and_then(|client| match &self.on_arrival {
+        let told = match change {
+            SessionChange::Begin => of_client(py, session, make).and_then(|client| match &self.on_arrival {
                 Some(on_arrival) => on_arrival.bind(py).run([client.bind(py)]).map(drop),
                 None => Ok(()),
             }),
             SessionChange::End(value) => match value.and_then(python) {
                 Some(client) => self.on_departure.bind(py).run([client.bind(py)]).map(drop),
-                None => made(py, event.session(), make)
+                None => made(py, session, make)
                     .and_then(|client| self.on_departure.bind(py).run([client.bind(py)]).map(drop)),
             },
         };

@@ -5,6 +5,7 @@
 //! while another one is connected, and a client that makes no calls does nothing.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -71,24 +72,31 @@ struct BalancerState {
     agreed: HashSet<String>,
 }
 
-impl std::fmt::Debug for Balancer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Balancer").field("url", &self.url).finish_non_exhaustive()
+/// What a thread of its own does: it dials an endpoint, or, without one, looks names up. When this is dropped, however it
+/// ended, or if the thread could not be started, clears its mark, and wakes the callers that wait.
+struct Task {
+    balancer: Arc<Balancer>,
+    endpoint: Option<Arc<Endpoint>>,
+}
+
+impl Task {
+    fn start(self, name: &str) -> io::Result<()> {
+        thread::Builder::new().name(name.into()).spawn(move || self.run()).map(drop)
+    }
+
+    fn run(&self) {
+        let Some(endpoint) = &self.endpoint else { return self.balancer.look_up() };
+        // The subchannel keeps the failure.
+        let _ = endpoint.subchannel.usable(Patience::FailFast, None, &mut || !self.balancer.is_closed());
     }
 }
 
-/// Dropped when a look-up or a dial has ended, however it ended: clears its mark, and wakes the callers that wait.
-struct Done<'a> {
-    balancer: &'a Balancer,
-    endpoint: Option<&'a str>,
-}
-
-impl Drop for Done<'_> {
+impl Drop for Task {
     fn drop(&mut self) {
         let progress = self.balancer.progress.get();
         {
             let mut state = progress.state.lock();
-            if let Some(key) = self.endpoint {
+            if let Some(Endpoint { key, .. }) = self.endpoint.as_deref() {
                 state.dialling.remove(key);
                 state.agreed.remove(key);
             } else {
@@ -101,10 +109,6 @@ impl Drop for Done<'_> {
 }
 
 impl Balancer {
-    pub(super) fn options(&self) -> &Options {
-        &self.options
-    }
-
     pub(in crate::client) fn new(
         url: Url,
         options: Options,
@@ -218,29 +222,14 @@ impl Balancer {
                 due.into_iter().filter(|endpoint| state.dialling.insert(endpoint.key.clone())).cloned().collect();
             (look, dial)
         };
-        if look {
-            let balancer = Arc::clone(&this);
-            let spawned = thread::Builder::new().name("nearcall-look-up".into()).spawn(move || {
-                let _done = Done { balancer: &balancer, endpoint: None };
-                balancer.look_up();
-            });
-            if let Err(error) = spawned {
-                let failure = Failure::new(Failure::UNAVAILABLE, format!("cannot look {} up: {error}", self.url));
-                progress.state.lock().trouble = Some(failure);
-                drop(Done { balancer: self, endpoint: None });
-            }
+        let task = |endpoint| Task { balancer: Arc::clone(&this), endpoint };
+        if look && let Err(error) = task(None).start("nearcall-look-up") {
+            let failure = Failure::new(Failure::UNAVAILABLE, format!("cannot look {} up: {error}", self.url));
+            progress.state.lock().trouble = Some(failure);
         }
         for endpoint in dial {
-            let (balancer, key) = (Arc::clone(&this), endpoint.key.clone());
-            let spawned = thread::Builder::new().name("nearcall-dial".into()).spawn(move || {
-                let _done = Done { balancer: &balancer, endpoint: Some(&endpoint.key) };
-                // The subchannel keeps the failure.
-                let _ = endpoint.subchannel.usable(Patience::FailFast, None, &mut || !balancer.is_closed());
-            });
-            if spawned.is_err() {
-                // The next call tries again.
-                drop(Done { balancer: self, endpoint: Some(&key) });
-            }
+            // If it cannot be started, the next call tries again.
+            let _ = task(Some(endpoint)).start("nearcall-dial");
         }
     }
 

@@ -19,17 +19,22 @@ use picker::Picker;
 use subchannel::Subchannel;
 
 /// Makes connections to the servers at a URL, and new ones when they are lost.
-#[derive(Debug)]
 pub struct Channel {
     url: Url,
+    options: Options,
     servers: Servers,
 }
 
-#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each channel, and every call looks at it")]
 enum Servers {
     One(Subchannel),
     All(Arc<Balancer>),
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl Channel {
@@ -43,11 +48,11 @@ impl Channel {
                     Some(old) if old != new => on_change(new),
                     _ => Ok(()),
                 };
-                Servers::One(Subchannel::new(url.clone(), options, Box::new(agree)))
+                Servers::One(Subchannel::new(url.clone(), options.clone(), Box::new(agree)))
             }
-            Some(picker) => Servers::All(Balancer::new(url.clone(), options, picker, on_change)),
+            Some(picker) => Servers::All(Balancer::new(url.clone(), options.clone(), picker, on_change)),
         };
-        Self { url, servers }
+        Self { url, options, servers }
     }
 
     /// Where the servers are.
@@ -59,10 +64,7 @@ impl Channel {
     /// How it connects.
     #[must_use]
     pub fn options(&self) -> &Options {
-        match &self.servers {
-            Servers::One(one) => one.options(),
-            Servers::All(all) => all.options(),
-        }
+        &self.options
     }
 
     /// Whether calls go to several connections.
@@ -90,19 +92,10 @@ impl Channel {
         }
     }
 
-    /// A connection for the next call, if one is usable.
+    /// A connection for the next call, if one is usable; none of `asked` as long as there is another one.
     #[inline]
     #[must_use]
-    pub fn ready(&self) -> Option<Arc<Connection>> {
-        match &self.servers {
-            Servers::One(one) => one.ready(),
-            Servers::All(all) => all.ready(&[]),
-        }
-    }
-
-    /// Like [`Channel::ready`], but none of `asked` as long as there is another one.
-    #[must_use]
-    pub fn ready_beside(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
+    pub fn ready(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
         match &self.servers {
             Servers::One(one) => one.ready(),
             Servers::All(all) => all.ready(asked),

@@ -56,6 +56,7 @@ struct Renewal {
     state: Mutex<DialState>,
 }
 
+#[derive(Default)]
 struct DialState {
     dialling: Dialling,
     /// How many dials have failed.
@@ -69,7 +70,9 @@ struct DialState {
     pause: Duration,
 }
 
+#[derive(Default)]
 enum Dialling {
+    #[default]
     Not,
     /// No thread has continued the dial since then.
     Left(Box<Dial>, Instant),
@@ -83,17 +86,7 @@ struct DialGuard<'a> {
     dial: Option<Box<Dial>>,
 }
 
-impl std::fmt::Debug for Subchannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subchannel").field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
 impl Subchannel {
-    pub(super) fn options(&self) -> &Options {
-        &self.options
-    }
-
     /// A subchannel that has not connected yet.
     pub(in crate::client) fn new(url: Url, options: Options, agree: Agree) -> Self {
         Self {
@@ -261,7 +254,7 @@ impl Subchannel {
                 drop(state);
                 // Again, now that the connection can be found: `serve_with` looks for it after it has set the adopter.
                 self.adopt(&connection);
-                if let Some(old) = old.filter(|old| old.is_inherited()) {
+                if let Some(old) = old.filter(|old| old.inner().is_none()) {
                     // Its locks may have been held by a thread of the parent when we were forked: never touch it again.
                     std::mem::forget(old);
                 }
@@ -329,14 +322,7 @@ impl Subchannel {
 
 impl Renewal {
     fn new() -> Self {
-        let state = DialState {
-            dialling: Dialling::Not,
-            failed: 0,
-            failure: None,
-            connected: None,
-            not_before: None,
-            pause: SHORTEST,
-        };
+        let state = DialState { pause: SHORTEST, ..DialState::default() };
         Self { changed: Condvar::new(), state: Mutex::new(state) }
     }
 

@@ -24,7 +24,9 @@ impl Connection {
     /// For an event loop: the link said that the peer hung up.
     pub fn notice_loss(&self) {
         if let Some(inner) = self.inner() {
-            inner.notice_loss();
+            // Take in what the peer sent before it hung up.
+            inner.look();
+            inner.mark_lost(&LinkError::Closed);
         }
     }
 

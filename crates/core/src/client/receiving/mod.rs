@@ -128,12 +128,6 @@ impl Inner {
         }
     }
 
-    pub(super) fn notice_loss(&self) {
-        // Take in what the peer sent before it hung up.
-        self.look();
-        self.mark_lost(&LinkError::Closed);
-    }
-
     /// Delivers a frame. Returns whether `arrived` now holds an event for `mine`. The event is passed by reference,
     /// because moving it would be most of the work.
     #[inline]
@@ -163,27 +157,31 @@ impl Inner {
             Kind::Release if self.side == 0 => self.exports.release(event)?,
             Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
-            // Calls under way go on; the server ends the connection after the last of them.
+            // The server could not read what came from here, and says why.
             Kind::GoAway if !event.payload.is_empty() => {
-                let why = String::from_utf8_lossy(event.payload.inline().unwrap_or_default()).into_owned();
-                self.end_with(&self.sent_away(&why), Unbegun::These(&[]));
+                let why = String::from_utf8_lossy(event.payload.inline().unwrap_or_default());
+                let what = format!("the server at {} ended the connection: {}", self.name, shown(&why));
+                self.end(&Failure::new(Failure::INTERNAL, what));
             }
+            // Calls under way go on; the server ends the connection after the last of them.
             Kind::GoAway => {
                 self.parted.get_or_init(Instant::now);
-                self.going_away.store(true, Ordering::Relaxed);
                 if event.head.flags & flags::LAST != 0 {
                     self.end_with(&self.stopped(), Unbegun::All);
                 }
             }
-            kind => {
+            _ => {
+                let is_unread = event.is_unread();
+                if !self.exports.is_empty() {
+                    self.keep_home(event);
+                }
                 let mut is_mine = false;
-                if event.is_unread() {
-                    is_mine = self.deliver_refusal(arrived, mine, woken)?;
-                } else if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
-                    is_mine = self.deliver_home(arrived, mine, woken)?;
-                } else {
-                    // Not returned through the lock: as with a frame, it would be read back before it is written.
-                    self.table.with(woken, |table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
+                // Not returned through the lock: as with a frame, it would be read back before it is written.
+                self.table.with(woken, |table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
+                if is_unread {
+                    // What was given with the call.
+                    let refused = self.table.lock().take_refused();
+                    self.exports.take_back(&refused);
                 }
                 if !is_mine && arrived.is_some() {
                     // The event came after its call had ended here.
@@ -196,33 +194,14 @@ impl Inner {
         Ok(false)
     }
 
-    /// Delivers an event in which own objects may come home: those are kept, and not with the table's lock held.
+    /// Keeps own objects that may come home in an event, and not with the table's lock held.
     #[inline(never)]
-    fn deliver_home(
-        &self,
-        arrived: &mut Option<Incoming>,
-        mine: Option<CallId>,
-        woken: &mut Woken,
-    ) -> Result<bool, Malformed> {
-        let Some(event) = arrived else { return Ok(false) };
-        let brings_home = self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references);
-        if brings_home {
+    fn keep_home(&self, event: &mut Incoming) {
+        if matches!(event.head.kind, Kind::Reply | Kind::Item)
+            && self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references)
+        {
             self.exports.keep_home(event);
         }
-        self.table.with(woken, |table| table.deliver(arrived, mine))
-    }
-
-    /// Delivers an error with `UNREAD`, and takes back the references given with the call.
-    #[cold]
-    fn deliver_refusal(
-        &self,
-        arrived: &mut Option<Incoming>,
-        mine: Option<CallId>,
-        woken: &mut Woken,
-    ) -> Result<bool, Malformed> {
-        let (delivered, refused) = self.table.with(woken, |table| (table.deliver(arrived, mine), table.take_refused()));
-        self.exports.take_back(&refused);
-        delivered
     }
 
     /// The server broke the protocol: the connection is lost. Returns the event with which `mine` ends.
@@ -255,11 +234,6 @@ impl Inner {
     /// The server stopped in good order.
     pub(super) fn stopped(&self) -> Failure {
         Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.name))
-    }
-
-    /// The server could not read what came from here, and said why.
-    fn sent_away(&self, why: &str) -> Failure {
-        Failure::new(Failure::INTERNAL, format!("the server at {} ended the connection: {}", self.name, shown(why)))
     }
 
     fn failure_of(&self, error: &LinkError) -> Failure {

@@ -34,10 +34,11 @@ pub fn wait_for_first(
 ) -> Result<(), NoEvent> {
     let groups = by_connection(calls).ok_or(NoEvent::Inherited)?;
     if let [group] = &groups[..] {
-        return group.wait(deadline, go_on);
+        return group.connection.wait(For::End(&group.ids), deadline, go_on);
     }
     let mut begun = Instant::now();
     loop {
+        groups.iter().map(|group| group.connection).for_each(Inner::look);
         if groups.iter().any(Group::has_ended) {
             return Ok(());
         }
@@ -66,20 +67,9 @@ fn by_connection(calls: &[(Arc<Connection>, CallId)]) -> Option<Vec<Group<'_>>> 
 }
 
 impl Group<'_> {
-    /// Receives what has arrived, and looks whether one of the calls has ended.
-    fn has_ended(&self) -> bool {
-        self.connection.look();
-        self.knows_of_end()
-    }
-
     /// Whether one of the calls has ended, by what was received already.
-    fn knows_of_end(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.connection.table.lock().any_has_ended(&self.ids)
-    }
-
-    /// Waits until one of the calls has ended, as a thread waits for a single call.
-    fn wait(&self, deadline: Option<Instant>, go_on: &mut dyn FnMut() -> bool) -> Result<(), NoEvent> {
-        self.connection.wait(For::End(&self.ids), deadline, go_on)
     }
 }
 
@@ -90,13 +80,13 @@ fn sleep(groups: &[Group<'_>], slice: Duration) -> bool {
         let Some(lead) = group.connection.try_lead() else {
             // Another thread, or a server, receives on this connection.
             drop(leads);
-            return group.wait(Some(Instant::now() + slice.min(LOOK_INTERVAL)), &mut || false)
-                == Err(NoEvent::Interrupted);
+            let end = Some(Instant::now() + slice.min(LOOK_INTERVAL));
+            return group.connection.wait(For::End(&group.ids), end, &mut || false) == Err(NoEvent::Interrupted);
         };
         leads.push(lead);
     }
     // The thread that received until now may have taken in what this thread waits for.
-    if groups.iter().any(Group::knows_of_end) {
+    if groups.iter().any(Group::has_ended) {
         return false;
     }
     let signals: io::Result<Vec<_>> = groups.iter().map(|group| group.connection.signal_fd()).collect();

@@ -81,8 +81,9 @@ pub enum Pushback {
 pub(in crate::client) struct Tally {
     /// Times that no server had begun the call; they do not count as attempts of a policy.
     unbegun: u32,
-    /// Times that it was lost or answered with a failure.
-    failed: u32,
+    /// Times that a server may have begun with it and failed: it was lost or answered with a failure. What
+    /// `grpc-previous-rpc-attempts` says.
+    pub(in crate::client) failed: u32,
     /// Pauses since the last one that the server has chosen.
     pauses: u32,
 }
@@ -156,11 +157,6 @@ impl Retries {
         }
     }
 
-    /// A call has failed in a way that the policy covers. Returns whether the budget allows to send again.
-    fn failed(&self) -> bool {
-        self.budget.as_ref().is_none_or(|budget| budget.failed())
-    }
-
     fn is_for(&self, cause: Cause) -> bool {
         match cause {
             Cause::Answered(code) => self.policy.codes.contains(&code),
@@ -176,11 +172,6 @@ impl Retries {
 }
 
 impl Tally {
-    /// Times that a server may have begun with the call and failed; what `grpc-previous-rpc-attempts` says.
-    pub(in crate::client) fn failed(&self) -> u32 {
-        self.failed
-    }
-
     /// How long to wait before the call is sent again; `None` if it must not be.
     pub(in crate::client) fn again(
         &mut self,
@@ -201,7 +192,7 @@ impl Tally {
             return (cause == Cause::Lost && idempotent && self.failed < ATTEMPTS).then_some(Duration::ZERO);
         };
         let is_failure = retries.is_for(cause) || pushback == Some(Pushback::Never);
-        let allowed = is_failure && retries.failed();
+        let allowed = is_failure && retries.budget.as_ref().is_none_or(|budget| budget.failed());
         self.failed += 1;
         let safe = idempotent || !matches!(cause, Cause::Lost | Cause::Answered(_));
         if !allowed || !safe || !retries.is_for(cause) || self.failed >= retries.policy.attempts {
@@ -264,7 +255,7 @@ mod tests {
             assert!(about(pause, millis), "{pause:?} for {millis}");
         }
         assert_eq!(tally.again(Some(&retries), DOWN, true, None), None);
-        assert_eq!(tally.failed(), 4);
+        assert_eq!(tally.failed, 4);
     }
 
     #[test]
@@ -295,7 +286,7 @@ mod tests {
             for _ in 1..ATTEMPTS {
                 assert!(tally.again(Some(&retries), cause, false, None).is_some());
             }
-            assert_eq!((tally.failed(), tokens_of(&retries)), (0, 10 * TOKEN));
+            assert_eq!((tally.failed, tokens_of(&retries)), (0, 10 * TOKEN));
             // From then on the policy counts, and its pauses.
             assert!(about(tally.again(Some(&retries), cause, false, None), 100));
         }

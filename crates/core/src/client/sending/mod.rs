@@ -24,10 +24,6 @@ impl Inner {
         CallKey { number, side: self.side }
     }
 
-    pub(super) fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
-        self.send_until(call, frame, None)
-    }
-
     /// Sends a frame. Waits for room until `until`, or else until the frame's own deadline. In an event loop it never
     /// waits: the frame is queued.
     pub(super) fn send_until(

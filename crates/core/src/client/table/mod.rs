@@ -379,11 +379,6 @@ impl Woken {
         self.0.drain(..).for_each(|thread| thread.unpark());
     }
 
-    #[inline]
-    pub(in crate::client) fn take_over(&mut self, other: &mut Self) {
-        self.take_in(&mut other.0);
-    }
-
     /// Takes over all threads of a list.
     #[inline]
     pub(in crate::client) fn take_in(&mut self, threads: &mut SmallVec<impl Array<Item = Thread>>) {

@@ -22,7 +22,7 @@ impl SharedTable {
     pub(in crate::client) fn with<T>(&self, woken: &mut Woken, look: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.0.lock();
         let result = look(&mut table);
-        woken.take_over(&mut table.woken);
+        woken.take_in(&mut table.woken.0);
         result
     }
 }
@@ -53,7 +53,7 @@ impl DerefMut for LockedTable<'_> {
 impl Drop for LockedTable<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.woken.take_over(&mut self.table.woken);
+        self.woken.take_in(&mut self.table.woken.0);
     }
 }
 

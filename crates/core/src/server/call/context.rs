@@ -22,7 +22,7 @@ pub struct CallContext {
     pub(in crate::server) peer: Arc<Peer>,
     pub(in crate::server) id: u32,
     pub(in crate::server) ordinal: u64,
-    pub(in crate::server) call: Option<Weak<ServerCall>>,
+    pub(in crate::server) call: Weak<ServerCall>,
     pub(in crate::server) oneway: bool,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
@@ -52,10 +52,6 @@ impl CallContext {
     #[must_use]
     pub fn connection(&self) -> Option<Arc<ServerConnection>> {
         self.connection.upgrade()
-    }
-
-    fn call(&self) -> Option<Arc<ServerCall>> {
-        self.call.as_ref()?.upgrade()
     }
 
     /// Who called.
@@ -105,7 +101,7 @@ impl CallContext {
     /// Whether the caller's message that was taken last came compressed: the arguments, or an item of its stream.
     #[must_use]
     pub fn was_compressed(&self) -> bool {
-        self.call().and_then(|call| call.was_compressed()).unwrap_or_else(|| self.known.lock().was_compressed)
+        self.call.upgrade().and_then(|call| call.was_compressed()).unwrap_or_else(|| self.known.lock().was_compressed)
     }
 
     /// What the server measures. It begins to measure when the first client watches, and goes on until the client is
@@ -114,7 +110,7 @@ impl CallContext {
     pub fn watch(&self) -> Option<Snapshot> {
         let connection = self.connection()?;
         connection.watch();
-        Some(connection.shared.snapshot())
+        Some(connection.shared.snapshot(1))
     }
 
     /// What is known of the first connections of the server whose numbers are greater than `after`, at most `limit`. `None`
@@ -135,14 +131,14 @@ impl CallContext {
     /// handler is through already. `errand` gets what keeps the call under way: whoever runs the errand drops it afterwards.
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
         let Some(connection) = self.connection() else { return false };
-        let number = ends.put(self.deadline, errand(self.held.hold(&connection)));
-        if !self.watched.add(ends, number, (self.id, self.ordinal), &connection.watched_calls) {
-            ends.forget(number);
+        let place = ends.put(self.deadline, errand(self.held.hold(&connection)));
+        if !self.watched.add(ends, place, (self.id, self.ordinal), &connection.watched_calls) {
+            ends.forget(place);
             return false;
         }
         // Checked after the errand was added: a cancellation from here on is noted.
         if self.is_cancelled() {
-            ends.note(number);
+            ends.note(place);
         }
         true
     }
@@ -183,7 +179,7 @@ impl CallContext {
     pub fn is_cancelled(&self) -> bool {
         // The connection may forget a cancellation; for a handler that was told of it, it stays true.
         let cancelled = self.known.lock().cancelled
-            || self.call().is_some_and(|call| call.is_cancelled())
+            || self.call.upgrade().is_some_and(|call| call.is_cancelled())
             || self.connection().is_none_or(|connection| {
                 connection.is_dead() || connection.past_calls.was_cancelled(self.id, self.ordinal)
             });

@@ -10,7 +10,7 @@ use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
 
-use crate::exports::{HandlerKind, MethodRouting};
+use crate::exports::MethodRouting;
 use crate::flow::{TakenItems, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::call::waiting_items::WaitingItems;
@@ -51,7 +51,7 @@ pub trait CallObserver: Send + Sync {
     fn changed(&self, _call: &Arc<ServerCall>) {}
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CallState {
     items: WaitingItems,
     ended: bool,
@@ -125,19 +125,7 @@ impl ServerCall {
         measured: Option<Arc<Measured>>,
         routing: MethodRouting,
     ) -> Self {
-        let state = CallState {
-            items: WaitingItems::default(),
-            ended: false,
-            cancelled: false,
-            over: false,
-            credit: WINDOW,
-            tried: 0,
-            last_sent_ns: 0,
-            allowance: WINDOW,
-            taken: TakenItems::default(),
-            was_compressed: None,
-            changes: 0,
-        };
+        let state = CallState { credit: WINDOW, allowance: WINDOW, ..CallState::default() };
         let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
         let (values, handler_thread) = (ValuesCharge::default(), AtomicU32::new(0));
         Self { connection, id, state, changed, observer, measured, routing, values, keeper, handler_thread }
@@ -158,11 +146,6 @@ impl ServerCall {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
-    }
-
-    /// Whether this side's own objects may come back in its items.
-    pub(in crate::server) fn may_bring_home(&self) -> bool {
-        self.routing.item_references
     }
 
     /// Whether the client gave the call up, or is gone.
@@ -307,11 +290,6 @@ impl ServerCall {
     /// Whether the item that was taken last came compressed; `None`: none was.
     pub(in crate::server) fn was_compressed(&self) -> Option<bool> {
         self.state.lock().was_compressed
-    }
-
-    /// Whether an event loop handles the call.
-    pub(in crate::server) fn is_in_loop(&self) -> bool {
-        self.routing.handler == HandlerKind::EventLoop
     }
 
     fn next(&self, state: &mut CallState) -> Option<NextItem> {

@@ -18,31 +18,11 @@ pub(in crate::server) struct Adopted {
 pub(in crate::server) struct ReceivedFrom {
     /// The poller's token for the connection.
     pub(in crate::server) token: u64,
-    connection: Weak<ServerConnection>,
+    pub(in crate::server) connection: Weak<ServerConnection>,
 }
 
 impl ReceivedFrom {
     pub(in crate::server) fn new(connection: &Arc<ServerConnection>) -> Self {
         Self { token: connection.token(), connection: Arc::downgrade(connection) }
-    }
-
-    /// The connection, if it is still there.
-    pub(in crate::server) fn connection(&self) -> Option<Arc<ServerConnection>> {
-        self.connection.upgrade()
-    }
-}
-
-impl Adopted {
-    /// The client's connection, if it is still there.
-    pub(in crate::server) fn client(&self) -> Option<Arc<Connection>> {
-        self.client.upgrade()
-    }
-
-    /// The server receives on the connection from now on.
-    pub(in crate::server) fn settle(&self, connection: &Arc<ServerConnection>) {
-        // It is settled once.
-        let _ = self.connection.set(ReceivedFrom::new(connection));
-        // No thread was there to send the frames that were queued before.
-        connection.note_queued_frame();
     }
 }

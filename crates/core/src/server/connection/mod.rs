@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
-    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Peer,
-    Room, Sent, Signal,
+    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Room,
+    Sent, Signal,
 };
 use nearcall_wire::{Kind, flags};
 use rustix::event::epoll::EventFlags;
@@ -51,7 +51,7 @@ pub struct ServerConnection {
     /// The client watches the server's statistics.
     watches: Mutex<bool>,
     /// Frames wait to be sent, and the reactor watches for room.
-    write_interest: WriteInterest,
+    pub(in crate::server) write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
     /// Items are kept back, and the receiving thread will be told.
@@ -61,7 +61,8 @@ pub struct ServerConnection {
     side: u8,
     /// The half that calls.
     caller: OnceLock<Caller>,
-    exports: Arc<Exports>,
+    /// The objects that this side has given to the client.
+    pub(in crate::server) exports: Arc<Exports>,
     /// What the client's values take, apart from its messages. Made when it is first needed.
     values: OnceLock<Arc<Account>>,
     /// What items that wait for their handlers and the metadata of calls take, if links do not charge them. Made when it is
@@ -254,13 +255,7 @@ impl ServerConnection {
 
     /// The poller's token for the connection.
     pub(in crate::server) fn token(&self) -> u64 {
-        self.session.token()
-    }
-
-    /// Who the client is.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        self.session.peer()
+        self.session.token
     }
 
     /// The client's session.
@@ -311,11 +306,6 @@ impl ServerConnection {
         self.items.get().is_none_or(|account| account.allows(0))
     }
 
-    /// The objects that this side has given to the client.
-    pub(in crate::server) fn exports(&self) -> &Arc<Exports> {
-        &self.exports
-    }
-
     /// Whether a client of this process has made the connection.
     pub(in crate::server) fn is_own_clients(&self) -> bool {
         self.side != 0
@@ -357,7 +347,7 @@ impl ServerConnection {
         if *error != LinkError::Closed && self.told.set(()).is_ok() {
             // A lack of descriptors or memory is this server's own trouble, and a fault is ours.
             let serious = matches!(error, LinkError::Exhausted(_) | LinkError::Fault(_));
-            self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
+            self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.session.peer()));
         }
     }
 
@@ -515,11 +505,6 @@ impl ServerConnection {
         }
     }
 
-    /// Whether frames wait to be sent, or have just been sent.
-    pub(in crate::server) fn has_queued_frames(&self) -> bool {
-        self.write_interest.is_set()
-    }
-
     /// A frame waits to be sent: the reactor is to flush it when there is room.
     #[cold]
     pub(crate) fn note_queued_frame(&self) {
@@ -539,12 +524,6 @@ impl ServerConnection {
             // The ring's reader saw no need to tell of room.
             self.shared.mailbox.tell(self.token(), News::Look);
         }
-    }
-
-    /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor.
-    #[cold]
-    pub(in crate::server) fn flush_queued(&self) {
-        self.write_interest.flush(self);
     }
 
     /// Tells the client that this side does not hold the references it gave. Never waits.

@@ -7,9 +7,9 @@ use nearcall_transport::Paths;
 
 use crate::exports::{HandlerKind, MethodRouting};
 use crate::server::call::CallObserver;
+use crate::server::handlers::loop_queue::AsyncQueue;
 use crate::server::handlers::pace::Paces;
 use crate::server::inbound::request::Request;
-use crate::server::receivers::event_loop::AsyncQueue;
 use crate::server::shared::statistics::MeasuredMethod;
 
 /// The native handler of a method: written in Rust, and run by the thread that has received the call, without the Python
@@ -46,10 +46,10 @@ pub struct ServedMethods {
 pub(in crate::server) struct Directory {
     /// By number. `None`: the method is called on objects only.
     methods: Vec<Option<MethodRouting>>,
-    native_handlers: Vec<Arc<dyn NativeHandler>>,
+    pub(in crate::server) native_handlers: Vec<Arc<dyn NativeHandler>>,
     pub(in crate::server) paces: Paces,
     /// The event loop that takes requests, if there is one.
-    event_loop: OnceLock<Arc<AsyncQueue>>,
+    pub(in crate::server) event_loop: OnceLock<Arc<AsyncQueue>>,
 }
 
 impl Directory {
@@ -64,30 +64,12 @@ impl Directory {
     /// A method of the server's services, by its number.
     #[inline]
     pub(in crate::server) fn method(&self, number: u16) -> Option<MethodRouting> {
-        match self.methods.get(usize::from(number)) {
-            Some(Some(method)) => Some(*method),
-            _ => None,
-        }
-    }
-
-    /// How many method numbers there are.
-    pub(in crate::server) fn len(&self) -> usize {
-        self.methods.len()
+        *self.methods.get(usize::from(number))?
     }
 
     /// The native handler with this index: see [`HandlerKind::Native`].
     pub(in crate::server) fn native(&self, index: u8) -> &Arc<dyn NativeHandler> {
         &self.native_handlers[usize::from(index)]
-    }
-
-    pub(in crate::server) fn native_handlers(&self) -> &[Arc<dyn NativeHandler>] {
-        &self.native_handlers
-    }
-
-    /// The queue of the event loop, if there is one.
-    #[inline]
-    pub(in crate::server) fn event_loop(&self) -> Option<&Arc<AsyncQueue>> {
-        self.event_loop.get()
     }
 
     /// The queue of the event loop; made now if there is none yet.

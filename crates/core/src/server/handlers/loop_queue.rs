@@ -67,21 +67,17 @@ impl AsyncQueue {
         self.wake();
     }
 
-    /// Takes the connections on which something has come for calls that the loop has made. Call this after
-    /// [`AsyncQueue::take_changed`].
-    pub fn take_callers(&self) -> Vec<Arc<Connection>> {
-        std::mem::take(&mut self.queued.lock().callers)
-    }
-
     /// Wakes the loop.
     pub fn wake(&self) {
         descriptors::signal(&self.event);
     }
 
-    /// Clears the event descriptor, and takes the calls for which something has come.
-    pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
+    /// Clears the event descriptor, and takes the calls for which something has come, and the connections on which
+    /// something has come for calls that the loop has made.
+    pub fn take_changed(&self) -> (Vec<Arc<ServerCall>>, Vec<Arc<Connection>>) {
         descriptors::clear(&self.event);
-        std::mem::take(&mut self.queued.lock().changed)
+        let mut queued = self.queued.lock();
+        (std::mem::take(&mut queued.changed), std::mem::take(&mut queued.callers))
     }
 
     /// Whether requests wait for the loop.

@@ -2,26 +2,21 @@
 
 use crate::server::inbound::request::Request;
 use crate::server::shared::mailbox::Running;
-use crate::server::shared::session::{Hook, Release, SessionEvent};
+use crate::server::shared::session::{Hook, HookRun};
 
 /// Something for a worker to do. All in boxes, so that it is returned in registers: calls pass through many functions.
 #[derive(Debug)]
 pub enum Work {
     /// A call to be handled.
     Call(Box<Request>),
-    /// A session begins or has ended.
-    Session(Box<SessionEvent>),
-    /// The clients hold an object of this side no longer: its owner is to be told.
-    Release(Box<Release>),
+    /// A session begins or has ended, or the clients hold an object of this side no longer.
+    Hook(Box<HookRun>),
 }
 
 impl Work {
     /// A hook that is to run.
     pub(in crate::server) fn of_hook((hook, running): (Hook, Running<Hook>)) -> Self {
-        match hook {
-            Hook::Session(session, change) => Self::Session(Box::new(SessionEvent::new(session, change, running))),
-            Hook::Release(object) => Self::Release(Box::new(Release::new(object, running))),
-        }
+        Self::Hook(Box::new(HookRun::new(hook, running)))
     }
 
     /// Whether it is a call with a stream, whose handler may run for as long as its client likes.
@@ -41,18 +36,15 @@ impl Work {
     pub(in crate::server) fn client(&self) -> u64 {
         match self {
             Self::Call(request) => request.connection().token(),
-            Self::Session(event) => event.session().token(),
-            Self::Release(_) => 0,
+            Self::Hook(run) => run.client(),
         }
     }
 
     /// The server ends: no call and no session begins any more. Ends of sessions, and released objects, are kept for
     /// the thread that stops the server.
     pub(in crate::server) fn give_up(self) {
-        match self {
-            Self::Session(event) => event.give_up(),
-            Self::Release(release) => release.give_up(),
-            Self::Call(_) => {}
+        if let Self::Hook(run) = self {
+            run.give_up();
         }
     }
 }

@@ -77,11 +77,6 @@ impl<R> Inbound<R> {
         })
     }
 
-    /// No frame reaches the call with this number any more.
-    pub(in crate::server) fn forget(&self, call: u32) {
-        self.calls.lock().remove(call);
-    }
-
     /// The client is gone: its calls are cancelled.
     pub(in crate::server) fn die(&self) {
         self.connection.close();
@@ -90,7 +85,7 @@ impl<R> Inbound<R> {
         self.connection.unwatch();
         self.cancel_calls();
         self.connection.lose(&LinkError::Closed);
-        self.connection.exports().end();
+        self.connection.exports.end();
         self.connection.session().end_if_over();
     }
 
@@ -123,11 +118,12 @@ impl<R> Inbound<R> {
     /// the thread that holds the reactor. A ring's reader reports room only once. So a ring's queue is flushed even if no
     /// frame is noted: a thread that has just queued one may not have noted it yet.
     pub(in crate::server) fn flush(&self) {
-        if !self.connection.looking_is_cheap() && !self.connection.has_queued_frames() {
+        let connection = &*self.connection;
+        if !connection.looking_is_cheap() && !connection.write_interest.is_set() {
             return;
         }
-        self.connection.flush_queued();
-        if self.connection.has_room() && self.connection.take_room_wanted() {
+        connection.write_interest.flush(connection);
+        if connection.has_room() && connection.take_room_wanted() {
             let calls = self.calls.lock().all();
             for call in &calls {
                 call.nudge();
@@ -142,21 +138,9 @@ impl<R> Inbound<R> {
         self.connection.link.may_have_more() || !self.deferred.is_empty()
     }
 
-    /// Whether a request may begin at once: the client reads, and no deferred request waits.
-    #[inline]
-    pub(in crate::server) fn begins_at_once(&self) -> bool {
-        self.connection.has_room() && self.deferred.is_empty()
-    }
-
     /// Lets a request wait until the client reads, behind others that wait for that. Gives it back if it may begin now.
     #[cold]
     pub(in crate::server) fn defer(&self, request: Box<R>) -> Option<Box<R>> {
         self.deferred.push(request, || self.connection.has_room())
-    }
-
-    /// Takes the first deferred request, if there is one and the client reads.
-    #[inline]
-    pub(in crate::server) fn next_deferred(&self) -> Option<Box<R>> {
-        if self.deferred.is_empty() { None } else { self.deferred.pop(|| self.connection.has_room()) }
     }
 }

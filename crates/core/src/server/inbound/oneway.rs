@@ -10,47 +10,43 @@ use crate::sync::{AtomicUsize, Ordering};
 /// The order of one client's one-way requests.
 #[derive(Debug)]
 pub(in crate::server) struct OnewayOrder<R> {
-    queue: Mutex<OnewayQueue<R>>,
+    /// The requests that wait while another one runs; `None` while none does.
+    waiting: Mutex<Option<VecDeque<Box<R>>>>,
     /// How many requests were received and are not finished.
     pending: AtomicUsize,
 }
 
-#[derive(Debug)]
-struct OnewayQueue<R> {
-    running: bool,
-    waiting: VecDeque<Box<R>>,
-}
-
 impl<R> Default for OnewayOrder<R> {
     fn default() -> Self {
-        let queue = OnewayQueue { running: false, waiting: VecDeque::new() };
-        Self { queue: Mutex::new(queue), pending: AtomicUsize::new(0) }
+        Self { waiting: Mutex::default(), pending: AtomicUsize::new(0) }
     }
 }
 
 impl<R> OnewayOrder<R> {
     /// Gives the request back if it may be handled now; `None` if it waits for an earlier one.
     pub(in crate::server) fn begin(&self, request: Box<R>) -> Option<Box<R>> {
-        let mut queue = self.queue.lock();
-        if queue.running {
-            queue.waiting.push_back(request);
+        let mut waiting = self.waiting.lock();
+        if let Some(waiting) = &mut *waiting {
+            waiting.push_back(request);
             return None;
         }
-        queue.running = true;
+        *waiting = Some(VecDeque::new());
         Some(request)
     }
 
     /// The request that has waited for the one just handled.
     pub(in crate::server) fn next(&self) -> Option<Box<R>> {
-        let mut queue = self.queue.lock();
-        let next = queue.waiting.pop_front();
-        queue.running = next.is_some();
+        let mut waiting = self.waiting.lock();
+        let next = waiting.as_mut()?.pop_front();
+        if next.is_none() {
+            *waiting = None;
+        }
         next
     }
 
     /// Drops the requests that wait: the server ends.
     pub(in crate::server) fn clear(&self) {
-        let waiting = std::mem::take(&mut self.queue.lock().waiting);
+        let waiting = self.waiting.lock().as_mut().map(std::mem::take);
         drop(waiting);
     }
 

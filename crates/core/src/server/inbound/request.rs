@@ -10,8 +10,7 @@ use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Body, Charge, Incoming, LinkError, Outgoing, Payload};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
-use crate::exports::Export;
-use crate::exports::MethodRouting;
+use crate::exports::{Export, HandlerKind, MethodRouting};
 use crate::given::given_in;
 use crate::server::call::{CallContext, CallObserver, Held, Known, ServerCall};
 use crate::server::connection::ServerConnection;
@@ -63,14 +62,7 @@ pub struct Request {
 
 /// The turn of a one-way request. The client's next one-way request follows it.
 #[derive(Debug)]
-pub struct OnewayTurn(Arc<Inbound<Request>>);
-
-impl OnewayTurn {
-    /// The next one-way request of the client, to be handled now.
-    pub(in crate::server) fn next(&self) -> Option<Box<Request>> {
-        self.0.oneway.next()
-    }
-}
+pub struct OnewayTurn(pub(in crate::server) Arc<Inbound<Request>>);
 
 impl Drop for Request {
     fn drop(&mut self) {
@@ -92,18 +84,6 @@ impl Request {
     #[must_use]
     pub fn connection(&self) -> &Arc<ServerConnection> {
         &self.inbound.connection
-    }
-
-    /// Gives a one-way request back if it may be handled now; `None` if it waits for an earlier one.
-    pub(in crate::server) fn begin_oneway(request: Box<Self>) -> Option<Box<Self>> {
-        let inbound = Arc::clone(&request.inbound);
-        inbound.oneway.begin(request)
-    }
-
-    /// Lets a request wait until its client reads, behind others that wait for that. Gives it back if it may begin now.
-    pub(in crate::server) fn defer(request: Box<Self>) -> Option<Box<Self>> {
-        let inbound = Arc::clone(&request.inbound);
-        inbound.defer(request)
     }
 
     /// The turn of a one-way request, for [`Worker::finish`](crate::server::Worker::finish): the client's next one-way
@@ -136,7 +116,7 @@ impl Request {
                 peer: Arc::clone(self.connection().session().peer()),
                 id: self.head.call,
                 ordinal: self.ordinal,
-                call: self.call.as_ref().map(Arc::downgrade),
+                call: self.call.as_ref().map_or_else(Weak::new, Arc::downgrade),
                 oneway: self.is_oneway(),
                 deadline: self.deadline,
                 metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
@@ -279,7 +259,7 @@ impl Request {
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
         if frame.kind == Kind::Reply
-            && self.call.as_ref().is_some_and(|call| call.is_in_loop())
+            && self.routing.handler == HandlerKind::EventLoop
             && !self.connection().has_room_or_tells()
         {
             return Err(LinkError::Full);
@@ -321,10 +301,10 @@ impl Request {
         self.let_go_of_arguments();
         if let Some(call) = &self.call {
             if self.routing.item_references {
-                // Before `inbound.forget`: an item that no longer finds the call must find this note.
+                // Noted first: an item that no longer finds the call must find this note.
                 self.connection().past_calls.note_ended(self.head.call);
             }
-            self.inbound.forget(self.head.call);
+            self.inbound.calls.lock().remove(self.head.call);
             if self.routing.streams {
                 call.end();
             }

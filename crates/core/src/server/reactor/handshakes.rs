@@ -36,7 +36,6 @@ pub(in crate::server) struct Handshakes {
     pending: BTreeMap<u64, Pending>,
     /// A listener has ended by itself.
     ended: bool,
-    stopping: bool,
 }
 
 /// A client whose handshake is under way.
@@ -44,23 +43,12 @@ struct Pending {
     client: Arrived,
     /// The URL that the client has connected to.
     url: Arc<str>,
-    /// What the poller watches for.
-    polled: EventFlags,
 }
 
 impl Handshakes {
     /// The poller's tokens up to `last_token` are in use for other things.
     pub(in crate::server) fn new(options: Options, welcome: Welcome, shared: Arc<Shared>, last_token: u64) -> Self {
-        Self {
-            shared,
-            options,
-            welcome,
-            last_token,
-            listeners: HashMap::new(),
-            pending: BTreeMap::new(),
-            ended: false,
-            stopping: false,
-        }
+        Self { shared, options, welcome, last_token, listeners: HashMap::new(), pending: BTreeMap::new(), ended: false }
     }
 
     /// A token of the poller's that is not in use.
@@ -81,10 +69,8 @@ impl Handshakes {
     pub(in crate::server) fn stop(&mut self) {
         self.ended = false;
         self.listeners.clear();
-        if !std::mem::replace(&mut self.stopping, true) {
-            let end = Instant::now() + LEFT_TIME;
-            self.pending.keys().for_each(|&token| self.shared.mailbox.tell_at(end, token, News::Due));
-        }
+        let end = Instant::now() + LEFT_TIME;
+        self.pending.keys().for_each(|&token| self.shared.mailbox.tell_at(end, token, News::Due));
     }
 
     /// Drops the handshakes under way.
@@ -127,7 +113,7 @@ impl Handshakes {
                         let oldest = self.pending.first_key_value().map(|(&token, _)| token);
                         oldest.and_then(|token| self.take_out(token));
                     }
-                    self.pending.insert(token, Pending { client, url, polled: EventFlags::IN });
+                    self.pending.insert(token, Pending { client, url });
                     self.shared.mailbox.tell_at(Instant::now() + self.options.handshake, token, News::Due);
                     // The client's hello is most likely here already.
                     new_clients.extend(self.greet(token));
@@ -172,22 +158,19 @@ impl Handshakes {
     }
 
     fn advance(&mut self, token: u64) -> Option<Arc<ServerConnection>> {
-        let Pending { client, polled, .. } = self.pending.get_mut(&token)?;
-        let greeted = client.opening.advance(&self.welcome, &self.options);
+        let opening = &mut self.pending.get_mut(&token)?.client.opening;
+        let greeted = opening.advance(&self.welcome, &self.options);
         if let Ok(false) = greeted {
-            let Awaits { arrivals, room } = client.opening.awaits();
+            let Awaits { arrivals, room } = opening.awaits();
             let mut events = EventFlags::empty();
             // What the client sends although it is to send nothing must not keep this thread awake.
             events.set(EventFlags::IN, arrivals);
             events.set(EventFlags::OUT, room);
-            if *polled != events {
-                *polled = events;
-                // If this fails, the handshake runs into its deadline.
-                let _ = self.shared.rewatch(client.opening.signal(), token, events);
-            }
+            // If this fails, the handshake runs into its deadline.
+            let _ = self.shared.rewatch(opening.signal(), token, events);
             return None;
         }
-        let Pending { client: Arrived { opening, permit }, url, .. } = self.take_out(token)?;
+        let Pending { client: Arrived { opening, permit }, url } = self.take_out(token)?;
         let peer = opening.peer().clone();
         match greeted {
             Ok(_) => {
@@ -212,7 +195,7 @@ impl Handshakes {
             }
         }
         if let Some(Pending { client: Arrived { opening, .. }, .. }) = self.pending.remove(&token)
-            && !self.stopping
+            && !self.shared.is_stopping()
         {
             let (peer, why) = (opening.peer().clone(), "the handshake took too long");
             opening.reject(why, true);

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{HeldUp, Ledger, LinkError, Options, Outgoing};
 use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::server::connection::adopted::Adopted;
+use crate::server::connection::adopted::{Adopted, ReceivedFrom};
 use crate::server::connection::{GOODBYE, ServerConnection};
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
@@ -33,7 +33,6 @@ use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
 use crate::server::shared::mailbox::{News, TakenMail};
 use crate::server::shared::notice::Notice;
-use crate::server::shared::roster::Listed;
 
 /// At most so many frames are taken in between two looks at the system's poller, however busy the clients are. A long
 /// frame counts as several.
@@ -66,7 +65,7 @@ pub(in crate::server) enum Look {
 pub(in crate::server) struct Reactor {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
-    handshakes: Handshakes,
+    pub(in crate::server) handshakes: Handshakes,
     connections: HashMap<u64, Arc<Inbound<Request>>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
     memory: Vec<Arc<Inbound<Request>>>,
@@ -75,8 +74,8 @@ pub(in crate::server) struct Reactor {
     readable: Readable,
     /// A socket was active since the last sleep.
     sockets_active: bool,
-    /// The event loop was handed a request since the last sleep.
-    loop_active: bool,
+    /// The event loop was handed a request since the last sleep: it may need this CPU.
+    pub(in crate::server) loop_active: bool,
     /// The last sleep in the poller was longer than a handler may run unwatched.
     slept_long: bool,
     /// When the event loop that holds the lead went to sleep, nanoseconds on the monotonic clock.
@@ -141,16 +140,12 @@ impl Reactor {
         })
     }
 
-    pub(in crate::server) fn listen(&mut self, listener: Listener) -> io::Result<()> {
-        self.handshakes.listen(listener)
-    }
-
     pub(in crate::server) fn close(&mut self) {
         self.handshakes.close();
         self.closed = true;
         self.backlog.drain(..).for_each(Work::give_up);
         self.memory.clear();
-        self.readable.clear();
+        self.readable = Readable::default();
         self.stalled.clear();
         for (_, client) in self.connections.drain() {
             self.shared.contain(|| client.die());
@@ -160,18 +155,12 @@ impl Reactor {
 
     /// Receives without handing out work: keeps the first that comes. Whether any work waits now.
     pub(in crate::server) fn poll_into_backlog(&mut self) -> bool {
-        while self.backlog.is_empty() {
-            match self.poll() {
-                Some(work) => self.keep(work),
-                None => break,
-            }
+        if self.backlog.is_empty()
+            && let Some(work) = self.poll()
+        {
+            self.keep(work);
         }
         !self.backlog.is_empty()
-    }
-
-    /// The event loop has work now, and may need this CPU.
-    pub(in crate::server) fn note_loop_active(&mut self) {
-        self.loop_active = true;
     }
 
     /// Asks the poller before it looks at the connections again.
@@ -349,7 +338,7 @@ impl Reactor {
                 Ok(false) => self.shared.mailbox.put_client_back(adopted),
                 Err(fault) => {
                     let error = fault.into();
-                    adopted.client().inspect(|client| self.shared.contain(|| client.mark_lost(&error)));
+                    adopted.client.upgrade().inspect(|client| self.shared.contain(|| client.mark_lost(&error)));
                 }
             }
         }
@@ -411,8 +400,7 @@ impl Reactor {
         if self.said_last {
             client.connection.say_goodbye(Outgoing::LAST);
         }
-        let listed: Arc<dyn Listed> = Arc::<ServerConnection>::clone(&client.connection);
-        self.shared.roster.add(token, Arc::downgrade(&listed));
+        self.shared.roster.add(token, Arc::downgrade(&client.connection) as _);
         self.connections.insert(token, client);
         self.begin_to_age(token);
     }
@@ -420,7 +408,7 @@ impl Reactor {
     /// Receives from now on for a client of this process. `false` while a thread of the client still receives: that
     /// thread wakes the reactor when it stops, and this is tried again.
     fn adopt(&mut self, adopted: &Adopted) -> bool {
-        let Some(client) = adopted.client() else { return true };
+        let Some(client) = adopted.client.upgrade() else { return true };
         let Some(shared) = client.shared() else { return true };
         if !client.leave_to_server() {
             return false;
@@ -431,8 +419,11 @@ impl Reactor {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
         }
-        // After it is watched: frames that were queued before are sent when the poller reports room.
-        adopted.settle(&connection);
+        // It is settled once.
+        let _ = adopted.connection.set(ReceivedFrom::new(&connection));
+        // No thread was there to send the frames that were queued before. Noted after the connection is watched: they are sent
+        // when the poller reports room.
+        connection.note_queued_frame();
         let client = Inbound::new(connection);
         client.marks.set(LISTED);
         self.list(Arc::clone(&client));

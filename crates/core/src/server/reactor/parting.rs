@@ -11,6 +11,7 @@ use super::Reactor;
 use crate::server::connection::GOODBYE;
 use crate::server::inbound::request::Request;
 use crate::server::inbound::{HUNG_UP, Inbound, PARTED};
+use crate::server::shared::DELIVERED;
 use crate::server::shared::mailbox::News;
 use crate::vary::vary;
 
@@ -49,7 +50,7 @@ impl Reactor {
             one.marks.has(HUNG_UP) || (link.has_delivered() && link.queued() == 0)
         };
         if self.handshakes.is_empty() && self.connections.values().all(|one| is_delivered(one)) {
-            self.shared.note_delivered();
+            self.shared.reach(DELIVERED);
         }
     }
 

@@ -81,10 +81,4 @@ impl Readable {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Inbound<Request>>> {
         self.new.iter().chain(&self.others).chain(&self.last)
     }
-
-    pub(super) fn clear(&mut self) {
-        self.new.clear();
-        self.others.clear();
-        self.last = None;
-    }
 }

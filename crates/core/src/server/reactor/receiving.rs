@@ -17,7 +17,7 @@ use crate::server::inbound::{HUNG_UP, Inbound, LISTED, STALLED};
 use crate::server::reactor::routing::{Routed, StallReason};
 
 /// A reply that the receiving thread itself waits for.
-pub(super) struct ExpectedReply<'a> {
+pub(in crate::server) struct ExpectedReply<'a> {
     /// The peer from which the reply is to come.
     client: Arc<Inbound<Request>>,
     awaited: &'a mut dyn Awaited,
@@ -184,8 +184,9 @@ impl Reactor {
     pub(super) fn look_for(&mut self, reply: &mut ExpectedReply<'_>) -> Option<Work> {
         let ExpectedReply { client, awaited, over } = reply;
         let taken = take_from(client, &self.directory, &mut self.unpolled, Some((&mut **awaited, over)));
-        if !matches!(taken, Looked::Nothing) {
-            self.look_again(client);
+        if !matches!(taken, Looked::Nothing) && client.marks.set(LISTED) {
+            // More frames may be here, and the poller does not report them again.
+            self.list(Arc::clone(client));
         }
         match taken {
             Looked::Nothing | Looked::Part => None,
@@ -199,14 +200,6 @@ impl Reactor {
                 self.unlist(&client);
                 self.set_aside(&client, outcome).map(Work::Call)
             }
-        }
-    }
-
-    /// Lists a client from which a frame was read: more frames may be here, and the poller does not report them again.
-    #[inline]
-    fn look_again(&mut self, client: &Arc<Inbound<Request>>) {
-        if client.marks.set(LISTED) {
-            self.list(Arc::clone(client));
         }
     }
 
@@ -242,7 +235,9 @@ fn take_from(
     awaited: Option<(&mut dyn Awaited, &mut bool)>,
 ) -> Looked {
     let taken = contained(|| {
-        if let Some(request) = client.next_deferred() {
+        if !client.deferred.is_empty()
+            && let Some(request) = client.deferred.pop(|| client.connection.has_room())
+        {
             *unpolled += 1;
             return Ok(Looked::Request(request));
         }
@@ -262,7 +257,9 @@ fn take_from(
             return Ok(Looked::Part);
         }
         Ok(match client.route(directory, &mut slot)? {
-            Routed::Request(request) if client.begins_at_once() => Looked::Request(request),
+            Routed::Request(request) if client.connection.has_room() && client.deferred.is_empty() => {
+                Looked::Request(request)
+            }
             Routed::Done => Looked::Done,
             other => Looked::Aside(Ok(other)),
         })

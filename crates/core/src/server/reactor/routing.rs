@@ -73,14 +73,14 @@ impl Inbound<Request> {
                 let payload = event.payload.inline().unwrap_or_default();
                 return self.answer(head.call, Kind::Pong, 0, payload);
             }
-            Kind::Release if !connection.is_own_clients() => connection.exports().release(event)?,
+            Kind::Release if !connection.is_own_clients() => connection.exports.release(event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 let (is_item, cancelled) = (head.kind == Kind::Item, (head.kind == Kind::Cancel).then_some(head.call));
                 // `None` for a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
-                    if head.kind == Kind::Item && call.may_bring_home() {
-                        connection.exports().keep_home(event);
+                    if head.kind == Kind::Item && call.routing.item_references {
+                        connection.exports.keep_home(event);
                     }
                     slot.take().map_or(Ok(()), |event| call.take_in(event))?;
                 } else if head.kind == Kind::Item {
@@ -122,7 +122,7 @@ impl Inbound<Request> {
         let connection = &*self.connection;
         let (method, target) = self.called(directory, &event.head);
         if method.is_some_and(|method| method.references) {
-            connection.exports().keep_home(event);
+            connection.exports.keep_home(event);
         }
         // Relaxed: a bound on memory, exact enough. The count does not publish the request.
         let pending = connection.shared.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Inbound<Request> {
     fn called(&self, directory: &Directory, head: &FrameHead) -> (Option<MethodRouting>, Option<Arc<Export>>) {
         match head.target {
             Some(id) => {
-                let target = self.connection.exports().get(id);
+                let target = self.connection.exports.get(id);
                 (target.as_ref().and_then(|export| export.methods.get(head.method)), target)
             }
             None if !self.connection.is_own_clients() => (directory.method(head.method), None),

@@ -49,8 +49,7 @@ impl Reactor {
         self.asleep_since = None;
         let routed = self.routed;
         let (spun, found) = self.spin(reply);
-        if let Some(waited) = spun {
-            self.budget.learn(waited);
+        if spun {
             return found;
         }
         if self.routed != routed {
@@ -88,16 +87,6 @@ impl Reactor {
             std::hint::spin_loop();
         }
         Look::Nothing
-    }
-
-    /// For an event loop that holds the lead: spins while that pays. Returns whether to look again, and a request that
-    /// came.
-    pub(in crate::server) fn spin_for_loop(&mut self) -> (bool, Option<Work>) {
-        let (spun, found) = self.spin(None);
-        if let Some(waited) = spun {
-            self.budget.learn(waited);
-        }
-        (spun.is_some(), found)
     }
 
     /// For an event loop that is about to sleep at the poller's descriptor. `false` if something is here already.
@@ -166,15 +155,15 @@ impl Reactor {
         true
     }
 
-    /// Spins for a request, an event or a reply. If something has come, returns how many nanoseconds that took, and the
-    /// request, if it was one.
-    fn spin(&mut self, mut reply: Option<&mut ExpectedReply<'_>>) -> (Option<u64>, Option<Work>) {
+    /// For whoever holds the lead: spins for a request, an event or a reply while that pays. Returns whether something has come,
+    /// and the request, if it was one.
+    pub(in crate::server) fn spin(&mut self, mut reply: Option<&mut ExpectedReply<'_>>) -> (bool, Option<Work>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;
         let mut rounds = 0_u32;
         let routed = self.routed;
-        loop {
+        let found = loop {
             let at_all = reply.is_none() || rounds % ROUNDS_PER_REST == ROUNDS_PER_REST - 1;
             let request = match &mut reply {
                 Some(reply) if !at_all && reply.may_come() => self.look_for(reply),
@@ -188,33 +177,35 @@ impl Reactor {
                 if rounds > 0 && self.shares_cpu() {
                     self.budget.uncrowded();
                 }
-                return (Some(since(begun)), request);
+                break request;
             }
             if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
-                return (None, None);
+                return (false, None);
             }
             rounds += 1;
             std::hint::spin_loop();
             if self.shares_cpu() && !self.budget.share_cpu() {
-                return (None, None);
+                return (false, None);
             }
             if self.sockets_active {
                 if at_all && self.poll_events(Some(Duration::ZERO)) {
                     self.budget.uncrowded();
-                    return (Some(since(begun)), None);
+                    break None;
                 }
             } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(Some(Duration::ZERO)) {
-                return (Some(since(begun)), None);
+                break None;
             }
             if self.shares_cpu() || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
                 let now = clock::monotonic_ns();
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
-                    return (None, None);
+                    return (false, None);
                 }
                 // This thread may have moved to another CPU: this tells the clients which one.
                 self.memory.iter().for_each(|client| client.connection.stay_awake());
             }
-        }
+        };
+        self.budget.learn(begun.map_or(0, |begun| clock::monotonic_ns() - begun));
+        (true, found)
     }
 
     /// Whether a client on a socket, or this server's event loop, may need this very CPU.
@@ -232,9 +223,4 @@ impl Reactor {
     fn spinning_pays(&self) -> bool {
         self.sockets_active || self.memory.iter().any(|client| client.connection.spinning_pays())
     }
-}
-
-/// The nanoseconds since `begun`; 0 if the clock was never read.
-fn since(begun: Option<u64>) -> u64 {
-    begun.map_or(0, |begun| clock::monotonic_ns() - begun)
 }

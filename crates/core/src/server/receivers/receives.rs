@@ -14,7 +14,7 @@ use crate::client::{Awaited, Connection, Receiver};
 use crate::server::Server;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::adopted::{Adopted, ReceivedFrom};
-use crate::server::receivers::worker::{MOST_WAITING, Mine, is_worker_of};
+use crate::server::receivers::worker::{MOST_WAITING, is_worker_of};
 use crate::server::shared::Shared;
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -40,23 +40,7 @@ impl ServerReceiver {
     }
 
     fn connection(&self) -> Option<Arc<ServerConnection>> {
-        self.connection.get()?.connection()
-    }
-}
-
-/// The reply that a thread waits for, and the token of its connection, once the server has the connection.
-struct Reply<'a> {
-    awaited: &'a mut dyn Awaited,
-    token: Option<u64>,
-}
-
-impl Mine for Reply<'_> {
-    fn is_over(&mut self) -> bool {
-        self.awaited.is_over()
-    }
-
-    fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
-        Some((self.token?, &mut *self.awaited))
+        self.connection.get()?.connection.upgrade()
     }
 }
 
@@ -70,11 +54,7 @@ struct Waits<'a> {
     woken: bool,
 }
 
-impl<'a> Waits<'a> {
-    fn new(receiver: &'a ServerReceiver, server: &'a Server) -> Self {
-        Self { receiver, server, counted: false, woken: false }
-    }
-
+impl Waits<'_> {
     /// Counts the thread as waiting, if it is a worker. Call this before the thread leaves the lead to others, or
     /// sleeps. A thread that still receives is not counted: it keeps no request waiting, and most replies come so soon
     /// that the count is never needed.
@@ -83,7 +63,10 @@ impl<'a> Waits<'a> {
             self.counted = true;
             // Relaxed: as in `may_wait`.
             self.receiver.waiting.fetch_add(1, Ordering::Relaxed);
-            self.server.begin_waiting();
+            if self.server.shared.crew.begin_waiting() {
+                self.server.release();
+                self.server.shared.mailbox.wake();
+            }
         }
     }
 }
@@ -95,7 +78,7 @@ impl Drop for Waits<'_> {
             self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
             self.server.shared.crew.end_waiting();
         }
-        if self.woken && self.server.shared.leadership.take_offered() {
+        if self.woken && self.server.shared.leadership.lead.take_offered() {
             self.server.begin_handler();
         }
     }
@@ -107,7 +90,7 @@ impl Receiver for ServerReceiver {
             awaited.sleep();
             return;
         };
-        let mut waits = Waits::new(self, &server);
+        let mut waits = Waits { receiver: self, server: &server, counted: false, woken: false };
         let mut leads = server.lead_for_caller();
         // Only the thread that holds the lead queues requests, so none is added while this thread holds it.
         if !leads || server.shared.crew.has_queued() {
@@ -115,8 +98,7 @@ impl Receiver for ServerReceiver {
             leads = server.lead_for_caller();
         }
         let token = self.connection.get().map(|connection| connection.token);
-        let mut reply = Reply { awaited, token };
-        let over = leads && server.receive_as_mine(&mut reply, Some(slice), || waits.count());
+        let over = leads && server.receive_as_mine(awaited, token, Some(slice), || waits.count());
         if server.is_stopped()
             && let Some(connection) = self.connection()
         {
@@ -162,7 +144,7 @@ impl Receiver for ServerReceiver {
 
     fn tell_loop(&self, connection: &Arc<Connection>) {
         if let Some(server) = self.server.upgrade()
-            && let Some(queue) = server.directory.event_loop()
+            && let Some(queue) = server.directory.event_loop.get()
         {
             queue.push_caller(Arc::clone(connection));
         }
@@ -193,25 +175,15 @@ impl Server {
     #[must_use]
     pub fn caller(self: &Arc<Self>, connection: &Arc<ServerConnection>) -> Option<Arc<Connection>> {
         connection.caller_or(|| {
-            let (link, exports) = (Arc::clone(&connection.link), Arc::clone(connection.exports()));
+            let (link, exports) = (Arc::clone(&connection.link), Arc::clone(&connection.exports));
             let receives = ServerReceiver::new(self, OnceLock::from(ReceivedFrom::new(connection)));
             Connection::to_client(link, exports, receives)
         })
     }
-}
-
-impl Server {
-    /// The calling thread, a worker, is about to wait for a reply.
-    fn begin_waiting(&self) {
-        if self.shared.crew.begin_waiting() {
-            self.release();
-            self.shared.mailbox.wake();
-        }
-    }
 
     /// Takes the lead if it is free or offered. Whether the calling thread holds the lead now.
     fn lead_for_caller(&self) -> bool {
-        let leadership = &self.shared.leadership;
-        leadership.back() || leadership.try_take() || leadership.take_offered()
+        let lead = &self.shared.leadership.lead;
+        lead.back() || lead.try_take() || lead.take_offered()
     }
 }

@@ -6,7 +6,7 @@
 //! queues the errand, and wakes the one thread that runs errands: the caller of [`EarlyEnds::next`].
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,31 +26,22 @@ pub struct EarlyEnds {
 struct WatchedState {
     /// The last number that was given to a watched call.
     numbers: u64,
-    /// Calls whose handlers still run, by number: the deadline, and the errand.
-    watched: HashMap<u64, (Option<Instant>, Errand)>,
-    deadlines: BTreeSet<(Instant, u64)>,
+    /// The errands of calls whose handlers still run.
+    watched: BTreeMap<Place, Errand>,
     /// The errands of calls that have ended early.
     errands: VecDeque<Errand>,
 }
 
-impl WatchedState {
-    /// Stops watching a call. Returns its errand, if the call was watched.
-    fn forget(&mut self, number: u64) -> Option<Errand> {
-        let (deadline, errand) = self.watched.remove(&number)?;
-        if let Some(deadline) = deadline {
-            self.deadlines.remove(&(deadline, number));
-        }
-        Some(errand)
-    }
-}
+/// A watched call's place among the others: its deadline, or [`NEVER`] from when it was put there; and its number.
+pub(in crate::server) type Place = (Instant, u64);
 
-/// The errands left for one call: where each was left, and its number there.
+/// The errands left for one call: where each was left, and its place there.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Watched(OuterMutex<Watchers>);
 
 #[derive(Debug, Default)]
 struct Watchers {
-    all: Vec<(Weak<EarlyEnds>, u64)>,
+    all: Vec<(Weak<EarlyEnds>, Place)>,
     /// The handler has returned: no errand is run any more.
     over: bool,
 }
@@ -73,17 +64,9 @@ impl EarlyEnds {
                 return Some(errand);
             }
             let now = Instant::now();
-            let first = state.deadlines.first().copied();
-            if let Some((deadline, number)) = first
-                && deadline <= now
-            {
-                let errand = state.forget(number);
-                state.errands.extend(errand);
-                continue;
-            }
-            let wake = match first {
-                Some((deadline, _)) => deadline,
-                None if !state.watched.is_empty() => now + LONG,
+            let wake = match state.watched.first_entry() {
+                Some(first) if first.key().0 <= now => return Some(first.remove()),
+                Some(first) => first.key().0,
                 None if until <= now => return None,
                 None => until,
             };
@@ -97,22 +80,22 @@ impl EarlyEnds {
         state.watched.is_empty() && state.errands.is_empty()
     }
 
-    /// Watches a call. At its deadline the call has ended early. Returns the call's number here.
-    pub(in crate::server) fn put(&self, deadline: Option<Instant>, errand: Errand) -> u64 {
+    /// Watches a call. At its deadline the call has ended early. Returns the call's place here.
+    pub(in crate::server) fn put(&self, deadline: Option<Instant>, errand: Errand) -> Place {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + NEVER);
         let mut state = self.state.lock();
         state.numbers += 1;
-        let number = state.numbers;
-        state.watched.insert(number, (deadline, errand));
-        state.deadlines.extend(deadline.map(|deadline| (deadline, number)));
+        let place = (deadline, state.numbers);
+        state.watched.insert(place, errand);
         drop(state);
         self.changed.notify_all();
-        number
+        place
     }
 
     /// A call has ended early.
-    pub(in crate::server) fn note(&self, number: u64) {
+    pub(in crate::server) fn note(&self, place: Place) {
         let mut state = self.state.lock();
-        if let Some(errand) = state.forget(number) {
+        if let Some(errand) = state.watched.remove(&place) {
             state.errands.push_back(errand);
             drop(state);
             self.changed.notify_all();
@@ -120,22 +103,22 @@ impl EarlyEnds {
     }
 
     /// The handler of a watched call has returned in time: drops the errand.
-    pub(in crate::server) fn forget(&self, number: u64) {
-        let errand = self.state.lock().forget(number);
+    pub(in crate::server) fn forget(&self, place: Place) {
+        let errand = self.state.lock().watched.remove(&place);
         // Outside the lock: the drop may run any code.
         drop(errand);
     }
 }
 
-/// How long the thread sleeps at a time, if no watched call has a deadline.
-const LONG: Duration = Duration::from_secs(3600);
+/// The time left to a call that has no deadline. It overflows no sum, and nobody waits that long.
+const NEVER: Duration = Duration::from_secs(1_000_000_000);
 
 impl Watched {
-    /// Adds an errand with this `number` in `ends`. `false` if the handler has returned.
+    /// Adds an errand with this `place` in `ends`. `false` if the handler has returned.
     pub(in crate::server) fn add(
         self: &Arc<Self>,
         ends: &Arc<EarlyEnds>,
-        number: u64,
+        place: Place,
         call: WhichCall,
         calls: &WatchedCalls,
     ) -> bool {
@@ -147,16 +130,16 @@ impl Watched {
             // Within the lock: a thread that finds a watcher here must also find the call in `calls`.
             calls.0.lock().insert(call, Arc::clone(self));
         }
-        watchers.all.push((Arc::downgrade(ends), number));
+        watchers.all.push((Arc::downgrade(ends), place));
         true
     }
 
     /// Nobody waits for the call any more: its errands are due.
     fn tell(&self) {
         let all = self.0.lock().all.clone();
-        for (ends, number) in all {
+        for (ends, place) in all {
             if let Some(ends) = ends.upgrade() {
-                ends.note(number);
+                ends.note(place);
             }
         }
     }
@@ -170,10 +153,10 @@ impl Watched {
         }
         calls.0.lock().remove(&call);
         let is_early = is_early();
-        for (ends, number) in before.all {
+        for (ends, place) in before.all {
             match ends.upgrade() {
-                Some(ends) if is_early => ends.note(number),
-                Some(ends) => ends.forget(number),
+                Some(ends) if is_early => ends.note(place),
+                Some(ends) => ends.forget(place),
                 None => {}
             }
         }
@@ -211,7 +194,7 @@ mod tests {
     fn each_is_told_once_by_whatever_ends_it_first() {
         let ends = EarlyEnds::default();
         let now = Instant::now();
-        let cancelled = ends.put(Some(now + LONG), errand(1));
+        let cancelled = ends.put(Some(now + NEVER), errand(1));
         let through = ends.put(Some(now), errand(2));
         let late = ends.put(Some(now), errand(3));
         ends.note(cancelled);
@@ -221,7 +204,7 @@ mod tests {
         ends.note(late);
         ends.note(cancelled);
         assert_eq!(number(ends.next(now)), None, "nothing is watched any more");
-        assert!(ends.state.lock().deadlines.is_empty());
+        assert!(ends.state.lock().watched.is_empty());
     }
 
     #[test]
@@ -233,10 +216,10 @@ mod tests {
         for (watched, call, what) in
             [(&first, one, 1), (&first, one, 2), (&second, other, 3), (&Arc::default(), third, 4)]
         {
-            assert!(watched.add(&ends, ends.put(Some(now + LONG), errand(what)), call, &calls));
+            assert!(watched.add(&ends, ends.put(Some(now + NEVER), errand(what)), call, &calls));
         }
         first.dismiss(one, &calls, || false);
-        assert!(!first.add(&ends, 0, one, &calls), "its handler is through");
+        assert!(!first.add(&ends, (now, 0), one, &calls), "its handler is through");
         calls.tell(Some(5));
         assert_eq!(number(ends.next(now)), Some(3));
         second.dismiss(other, &calls, || false);

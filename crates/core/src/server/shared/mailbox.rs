@@ -71,7 +71,7 @@ pub(in crate::server) struct TakenMail<H> {
 
 /// A hook that was taken out, until it has returned.
 #[derive(Debug)]
-pub(in crate::server) struct Running<H>(Arc<Mailbox<H>>);
+pub(in crate::server) struct Running<H>(pub(in crate::server) Arc<Mailbox<H>>);
 
 impl<H> Mailbox<H> {
     pub(in crate::server) fn new() -> io::Result<Arc<Self>> {
@@ -211,12 +211,6 @@ impl<H> Mailbox<H> {
     pub(in crate::server) fn hooks_are_over(&self) -> bool {
         let mail = self.mail.lock();
         mail.hooks.len() + mail.running <= mail.spared
-    }
-}
-
-impl<H> Running<H> {
-    pub(in crate::server) fn mailbox(&self) -> &Mailbox<H> {
-        &self.0
     }
 }
 

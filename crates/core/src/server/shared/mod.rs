@@ -57,11 +57,11 @@ pub(in crate::server) struct Shared {
 }
 
 /// The server takes no new clients and no new calls.
-const STOPPING: u8 = 1;
+pub(in crate::server) const STOPPING: u8 = 1;
 /// No call is under way any more, and the clients have all that was sent.
-const DELIVERED: u8 = 2;
+pub(in crate::server) const DELIVERED: u8 = 2;
 /// The stop is over: workers return.
-const STOPPED: u8 = 3;
+pub(in crate::server) const STOPPED: u8 = 3;
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -96,41 +96,24 @@ impl Shared {
         }))
     }
 
-    /// The server begins to stop: it takes no new clients and no new calls.
-    pub(in crate::server) fn begin_to_stop(&self) {
-        self.reach(STOPPING);
-    }
-
     /// Whether the server takes no more calls.
     pub(in crate::server) fn is_stopping(&self) -> bool {
         self.has_reached(STOPPING)
     }
 
-    /// For the receiving thread, while the server stops: the clients have all that was sent, and no call is under way.
-    pub(in crate::server) fn note_delivered(&self) {
-        self.reach(DELIVERED);
-    }
-
-    pub(in crate::server) fn has_delivered(&self) -> bool {
-        self.has_reached(DELIVERED)
-    }
-
-    /// The stop is over: workers return.
-    pub(in crate::server) fn end(&self) {
-        self.reach(STOPPED);
-    }
-
+    /// Whether the stop is over.
     pub(in crate::server) fn is_stopped(&self) -> bool {
         self.has_reached(STOPPED)
     }
 
-    fn reach(&self, stage: u8) {
+    /// The server is so far now: [`STOPPING`] and so on.
+    pub(in crate::server) fn reach(&self, stage: u8) {
         // Release: a thread that sees the stage also sees what was done before.
         self.stage.fetch_max(stage, Ordering::Release);
     }
 
     #[inline]
-    fn has_reached(&self, stage: u8) -> bool {
+    pub(in crate::server) fn has_reached(&self, stage: u8) -> bool {
         // Acquire: after the Release of `reach`.
         self.stage.load(Ordering::Acquire) >= stage
     }
@@ -141,8 +124,8 @@ impl Shared {
         self.in_flight.load(Ordering::Acquire) == 0 && self.mailbox.hooks_are_over()
     }
 
-    /// The statistics of the calls, and how busy the server is. For a call that asks for them.
-    pub(in crate::server) fn snapshot(&self) -> Snapshot {
+    /// The statistics of the calls, and how busy the server is, without the calls that ask for them.
+    pub(in crate::server) fn snapshot(&self, asking: usize) -> Snapshot {
         let (threads, idle_threads) = self.leadership.workers();
         // Relaxed: each number is true for itself, and out of date a moment later.
         Snapshot {
@@ -152,8 +135,7 @@ impl Shared {
             threads,
             idle_threads,
             queued: self.crew.queued(),
-            // Without the call that asks.
-            in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
+            in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(asking),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
             worker: self.process.get().map(|(number, _)| *number),

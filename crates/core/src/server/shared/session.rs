@@ -28,26 +28,11 @@ pub struct SessionHooks {
 
 /// What a worker is to run a hook for.
 #[derive(Debug)]
-pub(in crate::server) enum Hook {
+pub enum Hook {
+    /// A session begins or has ended.
     Session(Arc<Session>, SessionChange),
-    /// The clients hold this object no longer.
+    /// The clients hold this object no longer: its owner is to be told.
     Release(Object),
-}
-
-/// The begin or end of a session, until its hook has returned. Dropped then.
-#[derive(Debug)]
-pub struct SessionEvent {
-    session: Arc<Session>,
-    change: SessionChange,
-    begun: bool,
-    running: Running<Hook>,
-}
-
-/// An object that clients of a server have released, until its owner has dealt with it.
-#[derive(Debug)]
-pub struct Release {
-    object: Option<Object>,
-    running: Running<Hook>,
 }
 
 /// The begin or the end of a session.
@@ -59,68 +44,57 @@ pub enum SessionChange {
     End(Option<SessionValue>),
 }
 
+/// A hook that a worker runs. Dropped when the hook has returned, or never runs.
+#[derive(Debug)]
+pub struct HookRun {
+    hook: Option<Hook>,
+    /// The session that begins.
+    begins: Option<Arc<Session>>,
+    running: Running<Hook>,
+}
+
 impl OnRelease for Mailbox<Hook> {
     fn released(&self, object: Object) {
         self.leave_hook(Hook::Release(object));
     }
 }
 
-impl Release {
-    pub(in crate::server) fn new(object: Object, running: Running<Hook>) -> Self {
-        Self { object: Some(object), running }
+impl HookRun {
+    pub(in crate::server) fn new(hook: Hook, running: Running<Hook>) -> Self {
+        let begins = if let Hook::Session(it, SessionChange::Begin) = &hook { Some(Arc::clone(it)) } else { None };
+        Self { hook: Some(hook), begins, running }
     }
 
-    /// The object; to be asked once, by whoever deals with it.
-    pub fn take(&mut self) -> Option<Object> {
-        self.object.take()
+    /// Takes the hook out. Call this once, before it runs.
+    pub fn begin(&mut self) -> Option<Hook> {
+        self.hook.take()
     }
 
-    /// The server ends: puts the object back for the thread that stops the server.
+    /// The token of the connection of the client whose session begins or ends, or 0.
+    pub(in crate::server) fn client(&self) -> u64 {
+        if let Some(Hook::Session(session, _)) = &self.hook { session.token } else { 0 }
+    }
+
+    /// The server ends. Ends of sessions and released objects are kept for the thread that stops the server; no session
+    /// begins any more.
     pub(in crate::server) fn give_up(mut self) {
-        self.object.take().into_iter().for_each(|object| self.running.mailbox().released(object));
-    }
-}
-
-impl SessionEvent {
-    pub(in crate::server) fn new(session: Arc<Session>, change: SessionChange, running: Running<Hook>) -> Self {
-        Self { session, change, begun: false, running }
-    }
-
-    /// The session that begins or ends.
-    #[must_use]
-    pub fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// Takes the change out, with the session's value. Call this once, before the hook runs.
-    pub fn begin(&mut self) -> SessionChange {
-        self.begun = true;
-        match &mut self.change {
-            SessionChange::Begin => SessionChange::Begin,
-            SessionChange::End(value) => SessionChange::End(value.take()),
-        }
-    }
-
-    /// The server ends. The end of a session is kept for the thread that stops the server; no session begins any more.
-    pub(in crate::server) fn give_up(mut self) {
-        if let SessionChange::End(value) = &mut self.change {
-            let change = SessionChange::End(value.take());
-            self.running.mailbox().leave_hook(Hook::Session(Arc::clone(&self.session), change));
+        if self.begins.is_none()
+            && let Some(hook) = self.hook.take()
+        {
+            self.running.0.leave_hook(hook);
         }
     }
 }
 
-/// The hook has returned, or never runs.
-impl Drop for SessionEvent {
+impl Drop for HookRun {
     fn drop(&mut self) {
-        if matches!(self.change, SessionChange::Begin) {
-            if !self.begun {
-                // A session that never began does not end.
-                drop(self.session.end());
-            }
-            self.running.mailbox().tell(self.session.token, News::Admitted);
-            self.session.one_finished();
+        let Some(session) = &self.begins else { return };
+        if self.hook.is_some() {
+            // A session that never began does not end.
+            drop(session.end());
         }
+        self.running.0.tell(session.token, News::Admitted);
+        session.one_finished();
     }
 }
 
@@ -131,7 +105,7 @@ const GONE: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct Session {
     /// The poller's token for the client's connection.
-    token: u64,
+    pub(in crate::server) token: u64,
     /// Who the client is.
     peer: Arc<Peer>,
     /// Counts the client as connected for as long as a handler or a hook may run for it.
@@ -143,27 +117,18 @@ pub struct Session {
     arrived: AtomicU64,
     /// How many of them are over, and [`GONE`] once the client is gone.
     finished: AtomicU64,
-    state: Mutex<SessionState>,
+    value: Mutex<Found<SessionValue>>,
 }
 
+/// The value that belongs to a client, or what a look at it has found.
 #[derive(Debug, Default)]
-enum SessionState {
+pub enum Found<R> {
     /// No value belongs to the client yet.
     #[default]
     Nothing,
-    Value(SessionValue),
-    /// The client is gone, and its last call is over.
-    Over,
-}
-
-/// What [`Session::value`] found.
-#[derive(Debug)]
-pub enum Found<R> {
-    /// No value yet.
-    Nothing,
-    /// What `look` returned for the value.
+    /// There is one.
     Value(R),
-    /// The value is gone: the client is gone, and its last call is over.
+    /// The client is gone, and its last call is over.
     Over,
 }
 
@@ -183,13 +148,8 @@ impl Session {
             mailbox,
             arrived: AtomicU64::new(0),
             finished: AtomicU64::new(0),
-            state: Mutex::default(),
+            value: Mutex::default(),
         })
-    }
-
-    /// The poller's token for the client's connection.
-    pub(in crate::server) fn token(&self) -> u64 {
-        self.token
     }
 
     /// Who the client is.
@@ -200,10 +160,10 @@ impl Session {
 
     /// Calls `look` with the value that belongs to the client, with a lock held.
     pub fn value<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> R) -> Found<R> {
-        match &*self.state.lock() {
-            SessionState::Nothing => Found::Nothing,
-            SessionState::Value(value) => Found::Value(look(&**value)),
-            SessionState::Over => Found::Over,
+        match &*self.value.lock() {
+            Found::Nothing => Found::Nothing,
+            Found::Value(value) => Found::Value(look(&**value)),
+            Found::Over => Found::Over,
         }
     }
 
@@ -212,11 +172,11 @@ impl Session {
     /// # Errors
     /// The same value, if the session has one already or is over.
     pub fn keep(&self, value: SessionValue) -> Result<(), SessionValue> {
-        let mut state = self.state.lock();
-        if !matches!(*state, SessionState::Nothing) {
+        let mut kept = self.value.lock();
+        if !matches!(*kept, Found::Nothing) {
             return Err(value);
         }
-        *state = SessionState::Value(value);
+        *kept = Found::Value(value);
         Ok(())
     }
 
@@ -302,15 +262,15 @@ impl Session {
             return;
         }
         let value = match self.end() {
-            SessionState::Value(value) => Some(value),
-            SessionState::Nothing if self.hooks.end => None,
-            SessionState::Nothing | SessionState::Over => return,
+            Found::Value(value) => Some(value),
+            Found::Nothing if self.hooks.end => None,
+            Found::Nothing | Found::Over => return,
         };
         self.leave_hook(SessionChange::End(value));
     }
 
-    /// Ends the session. Returns its state before.
-    fn end(&self) -> SessionState {
-        std::mem::replace(&mut *self.state.lock(), SessionState::Over)
+    /// Ends the session. Returns the value that belonged to the client.
+    fn end(&self) -> Found<SessionValue> {
+        std::mem::replace(&mut *self.value.lock(), Found::Over)
     }
 }

@@ -4,7 +4,7 @@
 //! ends.
 
 use crate::sync::{AtomicBool, Ordering};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use nearcall_platform::clock;
@@ -260,51 +260,32 @@ impl Measured {
 /// of how they are laid out.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// By bucket, up to the longest duration seen.
-    counts: Vec<u64>,
+    /// By the longest duration that each bucket can hold.
+    counts: BTreeMap<u64, u64>,
     sum: u64,
 }
 
+/// Buckets begin to be wider than 1 ns at twice this power of two.
 const SUB_BITS: u32 = 5;
-const SUB: usize = 1 << SUB_BITS;
+
+/// The longest duration in the bucket of `ns`.
+fn bucket(ns: u64) -> u64 {
+    ns | ((1 << (ns | 1).ilog2().saturating_sub(SUB_BITS)) - 1)
+}
 
 impl Histogram {
     fn record(&mut self, ns: u64) {
-        let index = Self::index(ns);
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, 0);
-        }
-        self.counts[index] += 1;
+        *self.counts.entry(bucket(ns)).or_default() += 1;
         self.sum = self.sum.saturating_add(ns);
-    }
-
-    fn index(ns: u64) -> usize {
-        let Some(shift) = (ns | 1).ilog2().checked_sub(SUB_BITS) else { return ns as usize };
-        SUB * (shift as usize + 1) + ((ns >> shift) as usize & (SUB - 1))
-    }
-
-    /// The greatest value of a bucket.
-    fn upper(index: usize) -> u64 {
-        let Some(shift) = (index / SUB).checked_sub(1) else { return index as u64 };
-        let first = ((index % SUB + SUB) as u64) << shift;
-        first + ((1 << shift) - 1)
-    }
-
-    /// Every bucket that is not empty, ascending: the longest duration it can hold, in nanoseconds, and its count.
-    fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.counts
-            .iter()
-            .enumerate()
-            .filter(|&(_, &count)| count > 0)
-            .map(|(index, &count)| (Self::upper(index), count))
     }
 }
 
+/// Every bucket that is not empty, ascending: the longest duration it can hold, in nanoseconds, and its count.
 impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("Histogram", 2)?;
         out.serialize_field("latency_sum", &self.sum)?;
-        out.serialize_field("latency", &self.buckets().collect::<Vec<_>>())?;
+        out.serialize_field("latency", &self.counts.iter().collect::<Vec<_>>())?;
         out.end()
     }
 }
@@ -323,14 +304,14 @@ mod tests {
         for ns in
             (0..5000).chain((13..64).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1])).chain([u64::MAX])
         {
-            let index = Histogram::index(ns);
-            let upper = Histogram::upper(index);
+            let upper = bucket(ns);
             assert!(upper >= ns, "{ns} is in a bucket up to {upper}");
             assert!(upper - ns <= ns / 32, "{ns} would be shown as {upper}");
-            assert!(index == 0 || Histogram::upper(index - 1) < ns, "{ns} belongs into an earlier bucket");
+            let before = bucket(ns.saturating_sub(1));
+            assert!(upper == bucket(upper) && (before == upper || before < ns), "{ns} is in two buckets");
             if ns < 5000 {
-                assert!(last.is_none_or(|last| index == last || index == last + 1), "{ns} leaves a bucket out");
-                last = Some(index);
+                assert!(last.is_none_or(|last| upper == last || ns == last + 1), "{ns} leaves a bucket out");
+                last = Some(upper);
             }
         }
     }
@@ -349,7 +330,7 @@ mod tests {
         let seen = statistics.snapshot();
         assert_eq!((seen.watchers, seen.methods[0].counts.started, seen.methods[0].counts.ended[0]), (1, 1, 1));
         assert_eq!((seen.methods[0].counts.bytes_in, seen.methods[0].counts.bytes_out), (10, 5));
-        assert_eq!(seen.methods[0].counts.latency.buckets().map(|(_, count)| count).sum::<u64>(), 1);
+        assert_eq!(seen.methods[0].counts.latency.counts.values().sum::<u64>(), 1);
         statistics.remove_watcher();
         assert!(statistics.begin(0, 10).is_none());
         assert!(statistics.snapshot().methods.is_empty());

@@ -97,25 +97,18 @@ impl Crew {
 
     /// Takes a place among the handlers of streams for a client, if it may have one more.
     pub(in crate::server) fn begin_stream(&self, client: u64) -> bool {
-        let mut places = self.places.lock();
-        let begins = places.take(client);
-        self.note_places(&places);
-        begins
+        self.change_places(|places| places.take(client))
     }
 
     /// The handler of a client's stream is through. The caller must look [whether work waits](Crew::may_begin) before it
     /// sleeps or ends.
     pub(in crate::server) fn end_stream(&self, client: u64) {
-        let mut places = self.places.lock();
-        places.leave(client);
-        self.note_places(&places);
+        self.change_places(|places| places.leave(client));
     }
 
     /// One more stream of a client is queued.
     pub(in crate::server) fn let_stream_wait(&self, client: u64) {
-        let mut places = self.places.lock();
-        places.wait(client);
-        self.note_places(&places);
+        self.change_places(|places| places.wait(client));
     }
 
     /// The client whose queued stream may begin next. For the thread that holds the queue.
@@ -127,25 +120,26 @@ impl Crew {
     /// Takes a place for a stream of the client, which was taken out of the queue. `false` if the last place was taken
     /// meanwhile: the stream waits on.
     pub(in crate::server) fn begin_queued_stream(&self, client: u64) -> bool {
-        let mut places = self.places.lock();
-        let begins = places.take(client);
-        if begins {
-            places.end_wait(client);
-        }
-        self.note_places(&places);
-        begins
+        self.change_places(|places| {
+            let begins = places.take(client);
+            if begins {
+                places.end_wait(client);
+            }
+            begins
+        })
     }
 
     /// A queued stream of the client waits no longer, and does not begin.
     pub(in crate::server) fn end_stream_wait(&self, client: u64) {
-        let mut places = self.places.lock();
-        places.end_wait(client);
-        self.note_places(&places);
+        self.change_places(|places| places.end_wait(client));
     }
 
-    fn note_places(&self, places: &Places) {
+    fn change_places<R>(&self, change: impl FnOnce(&mut Places) -> R) -> R {
+        let mut places = self.places.lock();
+        let result = change(&mut places);
         // Relaxed: the lock orders the stores, and the fence of `may_begin` the look of who has left a place.
         self.may_stream.store(places.next().is_some(), Ordering::Relaxed);
+        result
     }
 
     /// Whether all places of streams are taken.
@@ -176,7 +170,7 @@ impl Crew {
     #[inline]
     pub(in crate::server) fn has_queued(&self) -> bool {
         let (others, streams) = self.queued_and_streams();
-        // Relaxed: see `note_places`.
+        // Relaxed: see `change_places`.
         others > 0 || streams > 0 && self.may_stream.load(Ordering::Relaxed)
     }
 

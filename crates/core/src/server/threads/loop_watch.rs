@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
-use crate::sync::{AtomicU64, Instant, Ordering};
-
-const ASLEEP: u64 = 1;
-const TURN: u64 = 2;
+use crate::sync::{AtomicBool, AtomicU64, Instant, Ordering};
 
 /// The watch over one event loop.
 #[derive(Debug, Default)]
 pub struct LoopWatch {
-    /// How often the loop has come for its news, in steps of [`TURN`]; [`ASLEEP`] while the watching thread sleeps until
-    /// the loop, or a worker that has something for it, tells of a call.
+    /// How often the loop has come for its news.
     turns: AtomicU64,
+    /// The watching thread sleeps until the loop, or a worker that has something for it, tells of a call.
+    asleep: AtomicBool,
     state: Mutex<WatchState>,
     /// There is a call, or the watch is over.
     changed: Condvar,
@@ -42,7 +40,7 @@ impl LoopWatch {
     #[inline]
     pub fn note_call(&self) {
         // Relaxed: see `sleep`.
-        if self.sleeps() {
+        if self.asleep.load(Ordering::Relaxed) {
             self.wake();
         }
     }
@@ -51,14 +49,14 @@ impl LoopWatch {
     fn wake(&self) {
         // Under the lock: the watching thread may be about to sleep.
         let _state = self.state.lock();
-        self.stay_awake();
+        self.asleep.store(false, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
     /// The loop has come for its news.
     pub fn note_turn(&self) {
         // Relaxed, as all below: a count that says only that there was a turn.
-        self.turns.fetch_add(TURN, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends the watch: [`LoopWatch::watch`] returns.
@@ -112,27 +110,18 @@ impl LoopWatch {
     }
 
     fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed) / TURN
-    }
-
-    #[inline]
-    fn sleeps(&self) -> bool {
-        self.turns.load(Ordering::Relaxed) & ASLEEP != 0
-    }
-
-    fn stay_awake(&self) {
-        self.turns.fetch_and(!ASLEEP, Ordering::Relaxed);
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Sleeps while no call is under way.
     fn sleep(&self, state: &mut MutexGuard<'_, WatchState>, of: &dyn Watchable) {
         // Relaxed: a call that begins at this very moment may not see the flag, nor be seen here. Then the next one wakes
         // this thread: if the first holds the loop up, a worker gets the next one, and tells of it.
-        self.turns.fetch_or(ASLEEP, Ordering::Relaxed);
+        self.asleep.store(true, Ordering::Relaxed);
         if MutexGuard::unlocked(state, || of.is_busy()) {
-            self.stay_awake();
+            self.asleep.store(false, Ordering::Relaxed);
         }
-        while self.sleeps() && !state.over {
+        while self.asleep.load(Ordering::Relaxed) && !state.over {
             self.changed.wait(state);
         }
     }

@@ -18,7 +18,7 @@ fn until(done: impl Fn() -> bool) {
 fn led() -> Arc<Leadership> {
     let (event, alarm) = (descriptors::new_event().unwrap(), descriptors::new_alarm().unwrap());
     let leadership = Leadership::new(event, alarm, Arc::new(descriptors::new_poller().unwrap()));
-    assert!(leadership.try_take());
+    assert!(leadership.lead.try_take());
     Arc::new(leadership)
 }
 
@@ -37,7 +37,7 @@ fn who_came_last_is_called_first_and_the_end_of_the_server_calls_nobody() {
         .collect();
     assert!(leadership.leave());
     assert_eq!(outcomes.recv(), Ok((2, true)));
-    assert!(leadership.try_take());
+    assert!(leadership.lead.try_take());
     leadership.close();
     let mut rest = [outcomes.recv().unwrap(), outcomes.recv().unwrap()];
     rest.sort_unstable();

@@ -166,6 +166,6 @@ fn call(number: u32) -> Incoming {
 fn number(work: Option<Work>) -> Option<u32> {
     match work? {
         Work::Call(request) => Some(request.head.call),
-        Work::Session(_) | Work::Release(_) => panic!("nobody asked for that"),
+        Work::Hook(_) => panic!("nobody asked for that"),
     }
 }

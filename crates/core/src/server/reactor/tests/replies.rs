@@ -7,12 +7,12 @@ fn who_waits_for_a_reply_leaves_work_that_has_come_to_others() {
     let scene = Scene::new(0);
     scene.read();
     scene.call(7);
-    assert!(scene.server.shared.leadership.try_take());
+    assert!(scene.server.shared.leadership.lead.try_take());
     let mut leaves = 0;
-    let received = scene.server.receive_as_mine(&mut || false, Some(Duration::from_secs(1)), || leaves += 1);
+    let received = scene.server.receive_as_mine(&mut || false, None, Some(Duration::from_secs(1)), || leaves += 1);
     assert!(!received && leaves == 1, "it sleeps now, until something has come for it");
-    assert!(!scene.server.shared.leadership.is_mine());
-    assert!(scene.server.shared.leadership.try_take(), "another worker may receive");
+    assert!(!scene.server.shared.leadership.lead.is_held());
+    assert!(scene.server.shared.leadership.lead.try_take(), "another worker may receive");
     assert_eq!(number(scene.server.reactor.lock().poll()), Some(7));
 }
 

@@ -55,10 +55,10 @@ fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {
     let mut worker = Worker::new(Arc::clone(&server));
     // Whether the worker holds the lead while the handler runs.
     let mut run = |slow: bool| {
-        assert!(leadership.is_mine() || leadership.try_take());
+        assert!(leadership.lead.is_held() || leadership.lead.try_take());
         assert!(number(worker.try_next()).is_some());
         worker.begin(&|| false);
-        let leads = leadership.is_mine();
+        let leads = leadership.lead.is_held();
         if slow {
             // As the watcher does.
             leadership.release();
@@ -89,7 +89,7 @@ fn who_takes_items_beside_the_handler_receives_and_leaves_the_lead_with_the_last
     let (own, others) = (new(3), new(5));
     own.handle_here();
     scene.client.calls.lock().insert(&own);
-    assert!(leadership.try_take() && leadership.busy().is_some());
+    assert!(leadership.lead.try_take() && leadership.busy().is_some());
     scene.link.frames.lock().extend([Kind::Item, Kind::End].map(|kind| Incoming::new(FrameHead::new(kind, 3), &[])));
     scene.has_news();
     let elsewhere = |call: &ServerCall, until| {
@@ -98,10 +98,10 @@ fn who_takes_items_beside_the_handler_receives_and_leaves_the_lead_with_the_last
     };
     let late = elsewhere(&others, Instant::now());
     assert!(matches!(late, [NextItem::Late, NextItem::Late]), "another handler keeps it: {late:?}");
-    assert!(leadership.is_mine());
+    assert!(leadership.lead.is_held());
     // Long enough on any machine: without the lead it would wait to the end.
     let items = elsewhere(&own, Instant::now() + Duration::from_secs(60));
     assert!(matches!(items, [NextItem::Item(_), NextItem::End]), "{items:?}");
-    assert!(!leadership.back(), "the handler has lost it");
-    assert!(leadership.try_take(), "the other thread is through with it");
+    assert!(!leadership.lead.back(), "the handler has lost it");
+    assert!(leadership.lead.try_take(), "the other thread is through with it");
 }

@@ -5,8 +5,6 @@
 //! pays. It keeps the lead while it sleeps: it watches the poller's descriptor. If the loop receives a request for a
 //! worker, it leaves the request and the lead to the workers.
 
-pub use crate::server::handlers::loop_queue::AsyncQueue;
-
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nearcall_platform::fault::contained;
@@ -33,7 +31,7 @@ pub enum ForLoop {
 impl Server {
     /// Hands a request to the event loop. Offers it the lead as well, if the last requests were all for the loop.
     pub(in crate::server) fn hand_to_loop(&self, request: Box<Request>) {
-        let Some(queue) = self.directory.event_loop() else {
+        let Some(queue) = self.directory.event_loop.get() else {
             return self
                 .shared
                 .notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
@@ -48,7 +46,7 @@ impl Server {
             // Before the loop is woken, or it might look for the offer too early.
             self.shared.leadership.offer();
         } else if let Some(mut reactor) = self.reactor.try_lock() {
-            reactor.note_loop_active();
+            reactor.loop_active = true;
         }
         queue.wake();
     }
@@ -61,33 +59,29 @@ impl Server {
 
     /// What the event loop is to do next. Never waits. `may_spin`: nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
-        self.noted(self.or_elsewhere(|| self.look_for_loop(may_spin)))
+        self.for_loop(|| self.look_for_loop(may_spin))
     }
 
-    /// Tells the loop's watch of a request that the loop begins.
+    /// Looks for the event loop, and tells the loop's watch of a request that the loop begins. If the look panics, leaves
+    /// receiving to a worker: a loop that is not told how to go on would not come back.
     #[inline]
-    fn noted(&self, next: ForLoop) -> ForLoop {
+    fn for_loop(&self, look: impl FnOnce() -> ForLoop) -> ForLoop {
+        let next = contained(look).unwrap_or_else(|fault| {
+            self.tell(&fault);
+            self.release();
+            ForLoop::Elsewhere
+        });
         if matches!(next, ForLoop::Request(_)) {
             self.shared.loop_watch.note_call();
         }
         next
     }
 
-    /// Looks for the event loop. If that panics, leaves receiving to a worker: a loop that is not told how to go on would
-    /// not come back.
-    #[inline]
-    fn or_elsewhere(&self, look: impl FnOnce() -> ForLoop) -> ForLoop {
-        contained(look).unwrap_or_else(|fault| {
-            self.tell(&fault);
-            self.release();
-            ForLoop::Elsewhere
-        })
-    }
-
     fn look_for_loop(&self, may_spin: bool) -> ForLoop {
-        let receives = self.shared.leadership.back() || self.shared.leadership.take_offered();
+        let lead = &self.shared.leadership.lead;
+        let receives = lead.back() || lead.take_offered();
         // After the lead was taken: the worker that offered it has queued its requests before.
-        if let Some(request) = self.directory.event_loop().and_then(|queue| queue.pop()) {
+        if let Some(request) = self.directory.event_loop.get().and_then(|queue| queue.pop()) {
             if receives {
                 self.begin_handler();
             }
@@ -97,27 +91,25 @@ impl Server {
             return ForLoop::Elsewhere;
         }
         let mut reactor = self.reactor.lock();
-        let mut look = reactor.look();
-        if matches!(look, Look::Nothing) && reactor.is_asleep() {
-            reactor.wake_up();
-            look = reactor.look();
-        }
-        match look {
-            Look::Work(work) => {
-                drop(reactor);
-                return self.take_for_loop(work);
-            }
-            // This thread holds the interpreter. It takes in the rest while others may have it.
-            Look::More => return ForLoop::Spin,
-            Look::Nothing => {}
-        }
-        if may_spin {
-            return ForLoop::Spin;
-        }
         loop {
+            let mut look = reactor.look();
+            if matches!(look, Look::Nothing) && reactor.is_asleep() {
+                reactor.wake_up();
+                look = reactor.look();
+            }
+            match look {
+                Look::Work(work) => {
+                    drop(reactor);
+                    return self.take_for_loop(work);
+                }
+                // This thread holds the interpreter. It takes in the rest while others may have it.
+                Look::More => return ForLoop::Spin,
+                Look::Nothing if may_spin => return ForLoop::Spin,
+                Look::Nothing => {}
+            }
             // Checked after each look at the poller, which may have taken the event of the stop, or of a handler that
             // has left its place to work that waits.
-            if self.is_stopped() || self.may_dequeue() {
+            if self.is_stopped() || self.shared.crew.may_begin() {
                 // A worker runs that work.
                 drop(reactor);
                 self.release();
@@ -125,14 +117,6 @@ impl Server {
             }
             if reactor.fall_asleep() {
                 break;
-            }
-            match reactor.look() {
-                Look::Work(work) => {
-                    drop(reactor);
-                    return self.take_for_loop(work);
-                }
-                Look::More => return ForLoop::Spin,
-                Look::Nothing => {}
             }
         }
         drop(reactor);
@@ -142,15 +126,15 @@ impl Server {
 
     /// Spins for the event loop's next request, after [`ForLoop::Spin`].
     pub fn spin_for_loop(&self) -> ForLoop {
-        self.noted(self.or_elsewhere(|| {
+        self.for_loop(|| {
             let mut reactor = self.reactor.lock();
-            let (again, request) = reactor.spin_for_loop();
+            let (again, request) = reactor.spin(None);
             drop(reactor);
             match request {
                 Some(request) => self.take_for_loop(request),
                 None => self.look_for_loop(again),
             }
-        }))
+        })
     }
 
     fn take_for_loop(&self, work: Work) -> ForLoop {

@@ -93,21 +93,25 @@ impl Server {
         if !self.shared.leadership.lead_beside(handler) {
             return over();
         }
-        self.receive_as_mine(&mut over, slice, || {})
+        self.receive_as_mine(&mut over, None, slice, || {})
     }
 
-    /// Receives for a thread that holds the lead and waits for something of its own. If there is work for others, calls
-    /// `leave` and frees the lead: a caller that waits on must then sleep, as to take the lead again at once would keep it
-    /// from the workers that wake up to take it. Whether the wait is over.
+    /// Receives for a thread that holds the lead and waits for something of its own. `token` is that of the connection over
+    /// which that is to come, if it is a reply. If there is work for others, calls `leave` and frees the lead: a caller that waits
+    /// on must then sleep, as to take the lead again at once would keep it from the workers that wake up to take it. Whether the
+    /// wait is over.
     pub(in crate::server) fn receive_as_mine(
         &self,
-        mine: &mut impl Mine,
+        mine: &mut dyn Awaited,
+        token: Option<u64>,
         slice: Option<Duration>,
         leave: impl FnOnce(),
     ) -> bool {
+        let crew = &self.shared.crew;
         let mut reactor = self.reactor.lock();
         loop {
-            let has_work = reactor.poll_into_backlog() || self.has_work_queued();
+            // `may_begin` has a fence, so whether work waits at all is asked first.
+            let has_work = reactor.poll_into_backlog() || (crew.has_queued() && crew.may_begin());
             let mut over = self.is_stopped() || mine.is_over();
             if has_work {
                 drop(reactor);
@@ -116,8 +120,8 @@ impl Server {
                 return over;
             }
             if let Some(slice) = slice.filter(|_| !over) {
-                let (work, replied) = match mine.reply() {
-                    Some((token, awaited)) => reactor.wait_for_reply(slice, token, awaited),
+                let (work, replied) = match token {
+                    Some(token) => reactor.wait_for_reply(slice, token, mine),
                     None => (reactor.wait_for(Some(slice)), false),
                 };
                 over = replied;
@@ -132,22 +136,5 @@ impl Server {
             self.begin_handler();
             return over;
         }
-    }
-}
-
-/// What a thread waits for while it receives for the server.
-pub(in crate::server) trait Mine {
-    /// Whether the thread need not wait any longer.
-    fn is_over(&mut self) -> bool;
-
-    /// The awaited reply, if the thread waits for a reply, and the token of the reply's connection.
-    fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
-        None
-    }
-}
-
-impl<F: FnMut() -> bool> Mine for F {
-    fn is_over(&mut self) -> bool {
-        self()
     }
 }

@@ -3,11 +3,6 @@
 
 mod in_handler;
 
-use crate::server::handlers::queue::STUCK;
-
-pub(in crate::server) use crate::server::handlers::queue::Queue;
-pub(in crate::server) use in_handler::Mine;
-
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +13,7 @@ use nearcall_platform::lock::around_sleep;
 use crate::exports::HandlerKind;
 use crate::server::Server;
 use crate::server::handlers::pace::{self, Pace};
+use crate::server::handlers::queue::{Queue, STUCK};
 use crate::server::handlers::work::Work;
 use crate::server::inbound::request::{OnewayTurn, Request};
 use crate::server::reactor::Look;
@@ -113,7 +109,7 @@ impl Worker {
             work = server.dequeue();
             self.waited = work.as_ref().map(|work| (work.client(), Instant::now()));
         }
-        if work.is_none() && server.shared.leadership.is_mine() {
+        if work.is_none() && server.shared.leadership.lead.is_held() {
             work = server.look(&mut self.more);
         }
         self.take_up(work)
@@ -124,10 +120,11 @@ impl Worker {
     #[inline]
     pub fn try_soon(&mut self) -> Option<Work> {
         let server = &*self.server;
-        if self.more || !server.shared.leadership.is_mine() || server.is_stopped() {
+        if self.more || !server.shared.leadership.lead.is_held() || server.is_stopped() {
             return None;
         }
-        let work = server.look_soon(&mut self.more);
+        let look = server.reactor.lock().look_soon();
+        let work = server.found(look, &mut self.more);
         self.take_up(work)
     }
 
@@ -150,7 +147,7 @@ impl Worker {
                 None
             }
             Work::Call(request) => Some(request.head.method),
-            Work::Session(_) | Work::Release(_) => None,
+            Work::Hook(_) => None,
         };
         let pace = method.map_or(Pace::Quick, |method| directory.paces.of(method));
         let leaves = pace == Pace::Slow && shared.leadership.leave();
@@ -167,8 +164,8 @@ impl Worker {
     /// returns the client's next one-way request, if one waits, to be handled now.
     pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
         let Server { directory, shared, .. } = &*self.server;
-        let now = shared.leadership.held();
-        let leads = shared.leadership.back();
+        let now = shared.leadership.lead.held();
+        let leads = shared.leadership.lead.back();
         if let Some(run) = self.run.take() {
             match run.since {
                 // The watcher has taken the lead, or the handler has left it to others.
@@ -184,7 +181,7 @@ impl Worker {
         if let Some((client, since)) = self.waited.take() {
             self.server.queue.lock().charge(client, since.elapsed());
         }
-        if let Some(next) = turn.and_then(OnewayTurn::next) {
+        if let Some(next) = turn.and_then(|turn| turn.0.oneway.next()) {
             self.server.begin_handler();
             return Some(next);
         }
@@ -211,12 +208,12 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
-            if server.shared.leadership.is_mine() && server.trend.take_replies() {
+            if server.shared.leadership.lead.is_held() && server.trend.take_replies() {
                 // This worker has just received a reply, and nothing else.
                 server.shared.leadership.offer();
             }
-            if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
-                if server.may_dequeue() {
+            if server.shared.leadership.lead.is_held() || server.shared.leadership.lead.try_take() {
+                if server.shared.crew.may_begin() {
                     return Next::Look;
                 }
                 let more = &mut self.more;
@@ -228,7 +225,7 @@ impl Worker {
                     None => Next::Look,
                 };
             }
-            if server.may_dequeue() {
+            if server.shared.crew.may_begin() {
                 // The work was queued because this very worker was busy a moment ago.
                 return Next::Look;
             }
@@ -266,12 +263,6 @@ impl Server {
         self.found(look, more)
     }
 
-    /// Looks for a moment, for a worker that holds the lead.
-    fn look_soon(&self, more: &mut bool) -> Option<Work> {
-        let look = self.reactor.lock().look_soon();
-        self.found(look, more)
-    }
-
     /// Takes in what a look has brought.
     #[inline]
     fn found(&self, look: Look, more: &mut bool) -> Option<Work> {
@@ -283,7 +274,8 @@ impl Server {
     /// Sleeps until something comes, for a worker that holds the lead. Notes whether there may be more.
     fn wait_for(&self, more: &mut bool) -> Option<Work> {
         // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
-        let patience = self.lacks_workers().then_some(STUCK);
+        let crew = &self.shared.crew;
+        let patience = (crew.queued() > 0 && !crew.may_begin()).then_some(STUCK);
         // They may be those of a thread that received before.
         self.trend.take_replies();
         let work = self.reactor.lock().wait_for(patience);
@@ -315,7 +307,7 @@ impl Server {
                 }
             }
             if request.is_oneway() {
-                request = Request::begin_oneway(request)?;
+                request = Arc::clone(&request.inbound).oneway.begin(request)?;
             }
             work = Work::Call(request);
         }
@@ -353,11 +345,6 @@ impl Server {
         if self.shared.leadership.begin_starting(self.shared.limits.max_concurrency + waiting) && !spawn() {
             self.shared.leadership.cancel_starting();
         }
-    }
-
-    /// Whether calls wait for a worker, and as many handlers run as may.
-    fn lacks_workers(&self) -> bool {
-        self.shared.crew.queued() > 0 && !self.may_dequeue()
     }
 
     /// Takes a place for work that is a stream, if its client may have one more. Other work needs no place. Whether the
@@ -424,7 +411,7 @@ impl Server {
         if keeps_lead {
             return;
         }
-        if self.shared.leadership.back() {
+        if self.shared.leadership.lead.back() {
             // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
             self.reactor.lock().ask_poller();
         }
@@ -433,17 +420,6 @@ impl Server {
     /// Whether the calling thread is a worker of this server.
     pub(in crate::server) fn is_worker(&self) -> bool {
         is_worker_of(self)
-    }
-
-    /// Whether a request is queued that a worker should run now. Cheap: for a thread that receives in the middle of a
-    /// handler.
-    fn has_work_queued(&self) -> bool {
-        self.shared.crew.has_queued() && self.may_dequeue()
-    }
-
-    /// Whether a request is queued that a worker should run now.
-    pub(in crate::server) fn may_dequeue(&self) -> bool {
-        self.shared.crew.may_begin()
     }
 
     /// A queued request, if this worker may run it.
@@ -518,7 +494,7 @@ impl Server {
         // A one-way request need not wait for its client to read: no reply is sent. It also holds the turn of the
         // client's later one-way requests.
         if !request.connection().has_room() && !request.is_oneway() {
-            return Request::defer(request);
+            return Arc::clone(&request.inbound).defer(request);
         }
         Some(request)
     }

@@ -27,9 +27,9 @@ const STEPS: u64 = 0xFFFF_FFF8;
 const HOLDER: u32 = 32;
 
 impl Lead {
-    /// The word, if this thread holds the lead.
+    /// The word, if this thread holds the lead. It is another one after each move.
     #[inline]
-    pub(super) fn held(&self) -> Option<u64> {
+    pub(in crate::server) fn held(&self) -> Option<u64> {
         // Relaxed: only this thread writes its own number, and it sees its own writes.
         let word = self.0.load(Ordering::Relaxed);
         (word >> HOLDER == u64::from(thread_number())).then_some(word)

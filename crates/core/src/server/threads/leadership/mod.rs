@@ -28,7 +28,8 @@ const ASLEEP: u64 = 0;
 /// The lead, and the workers that may be needed to take it.
 #[derive(Debug)]
 pub(in crate::server) struct Leadership {
-    lead: Lead,
+    /// Moved by itself where that concerns no worker that is parked, and not the watcher.
+    pub(in crate::server) lead: Lead,
     parked: Mutex<Parked>,
     /// What [`Parked::ready`] says, for threads that are about to run a handler.
     ready: AtomicUsize,
@@ -55,46 +56,18 @@ impl Leadership {
         }
     }
 
-    /// Whether this thread has the lead.
-    #[inline]
-    pub(in crate::server) fn is_mine(&self) -> bool {
-        self.lead.is_held()
-    }
-
-    /// Takes the lead if nobody has it.
-    pub(in crate::server) fn try_take(&self) -> bool {
-        self.lead.try_take()
-    }
-
     /// The calling thread waits for frames of a call whose handler the thread with that number runs, or this one. That one
     /// may wait for this one, so it does not keep the lead from it. Whether this thread holds the lead now.
     pub(in crate::server) fn lead_beside(&self, handler: u32) -> bool {
         self.lead.back() || self.lead.take_from(handler)
     }
 
-    /// Takes the lead for the event loop, or for a caller that waits for a reply, if a worker has offered it.
-    pub(in crate::server) fn take_offered(&self) -> bool {
-        self.lead.take_offered()
-    }
-
     /// The thread that holds the lead begins to run a handler. If the handler takes long, the watcher takes the lead.
-    /// What [`Leadership::held`] says from here on, until the lead moves.
+    /// What [`Lead::held`] says from here on, until the lead moves.
     #[inline]
     pub(in crate::server) fn busy(&self) -> Option<u64> {
         self.let_watch(self.lead.busy());
-        self.held()
-    }
-
-    /// The lead, if this thread has it. It is another one after each move.
-    #[inline]
-    pub(in crate::server) fn held(&self) -> Option<u64> {
         self.lead.held()
-    }
-
-    /// The handler has returned. Whether this thread still holds the lead.
-    #[inline]
-    pub(in crate::server) fn back(&self) -> bool {
-        self.lead.back()
     }
 
     /// The worker that holds the lead leaves it to the event loop, or to a caller that has just got its reply.
@@ -127,7 +100,7 @@ impl Leadership {
 
     /// Calls the worker that was parked last.
     fn call(&self, mut parked: MutexGuard<'_, Parked>) {
-        let Some(one) = parked.pop() else { return };
+        let Some(one) = parked.sleepers.pop() else { return };
         self.note_ready(&parked);
         let was_watcher = parked.len() == 0;
         drop(parked);
@@ -192,16 +165,14 @@ impl Leadership {
     /// From here on somebody seems to be parked who does nothing when called.
     #[cfg(test)]
     pub(in crate::server) fn park_nobody(&self) {
-        self.parked.lock().push(&Arc::default());
+        self.parked.lock().sleepers.push(Arc::default());
     }
 
     /// The server has stopped: all that are parked return, and whoever would park.
     pub(in crate::server) fn close(&self) {
         let mut parked = self.parked.lock();
         parked.is_closed = true;
-        while let Some(one) = parked.pop() {
-            one.notify_all();
-        }
+        parked.sleepers.drain(..).for_each(|one| one.notify_all());
         self.note_ready(&parked);
         descriptors::signal(&self.event);
     }
@@ -215,7 +186,7 @@ impl Leadership {
         if parked.is_closed || self.lead.is_vacant() {
             return !parked.is_closed;
         }
-        parked.push(&own);
+        parked.sleepers.push(Arc::clone(&own));
         self.note_ready(&parked);
         let mut is_called = true;
         while let Some(position) = parked.position(&own) {
@@ -238,11 +209,11 @@ impl Leadership {
                 }
             };
             if leaves && let Some(position) = parked.position(&own) {
-                parked.remove(position);
+                parked.sleepers.remove(position);
                 self.note_ready(&parked);
             }
         }
-        if let Some(next) = parked.first().filter(|_| !parked.is_watched) {
+        if let Some(next) = parked.sleepers.first().filter(|_| !parked.is_watched) {
             // It is the watcher now.
             next.notify_all();
         }

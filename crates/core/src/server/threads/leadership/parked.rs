@@ -12,7 +12,7 @@ pub(super) const KEPT_WORKERS: usize = 2;
 /// many.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    sleepers: Vec<Arc<Condvar>>,
+    pub(super) sleepers: Vec<Arc<Condvar>>,
     /// How many workers are alive.
     pub(super) workers: usize,
     /// How many threads were started to be workers, and are none yet.
@@ -33,27 +33,8 @@ impl Parked {
         self.len() + self.starting
     }
 
-    pub(super) fn push(&mut self, own: &Arc<Condvar>) {
-        self.sleepers.push(Arc::clone(own));
-    }
-
     /// How many came before this one and sleep still; `None` if it was called.
     pub(super) fn position(&self, own: &Arc<Condvar>) -> Option<usize> {
         self.sleepers.iter().position(|other| Arc::ptr_eq(other, own))
-    }
-
-    /// This one need not be called any more.
-    pub(super) fn remove(&mut self, position: usize) {
-        self.sleepers.remove(position);
-    }
-
-    /// Takes out the one to be called next.
-    pub(super) fn pop(&mut self) -> Option<Arc<Condvar>> {
-        self.sleepers.pop()
-    }
-
-    /// The one that has slept longest.
-    pub(super) fn first(&self) -> Option<&Arc<Condvar>> {
-        self.sleepers.first()
     }
 }
