@@ -1031,7 +1031,8 @@ class Server:
         """
 
     def stop(self, grace: float, in_hook: bool) -> bool:
-        """Lets calls under way finish for at most ``grace`` seconds. Returns whether all have finished.
+        """Lets calls under way finish for at most ``grace`` seconds, or until a signal handler raises, and then raises
+        the same. Returns whether all have finished.
 
         ``in_hook``: the caller is itself a hook of a session, or the end of a released object, and is not waited for.
         """
@@ -1536,8 +1537,10 @@ class RouteNode:
         """The endpoint of that name, which connects from now on, whether the table names it or not."""
     def counts(self) -> tuple[int, int, int, int]:
         """Messages taken, waiting and malformed, and those that no entry of the table took."""
-    def endpoints(self) -> list[RouteEndpoint]:
-        """All endpoints in use."""
+    def endpoints(self) -> tuple[list[RouteEndpoint], tuple[int, int, int, int, int, int, int, int]]:
+        """All endpoints in use; and of those that have left, how many they are, and what they have done together: the
+        first seven of ``RouteEndpoint.counts``.
+        """
     def is_ready(self) -> bool:
         """Whether a table is in force, and all its endpoints are connected."""
     def take_no_more(self) -> None:

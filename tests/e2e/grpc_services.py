@@ -109,12 +109,16 @@ class Raw:
     def late_items(self, data: bytes) -> Iterator[bytes]:
         yield b"first"
         until_nobody_waits()
+        if data == b"item":
+            yield b"late"
         returned_or_raised(data)
 
     async def late_items_in_loop(self, data: bytes) -> AsyncIterator[bytes]:
         yield b"first"
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(30)
+        if data == b"item":
+            yield b"late"
         returned_or_raised(data)
 
     def hold(self, data: bytes) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -177,3 +178,97 @@ def test_nor_does_stopping_leave_anything_to_who_stops(new_url: str) -> None:
         server.stop()
         assert user.get() == "nobody"
     assert len(ended) == 1
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_what_the_starter_has_set_is_seen_by_all(new_url: str, in_loop: bool) -> None:
+    """As servers of asyncio have it, and whatever runs a handler."""
+    seen: list[str] = []
+    gone = threading.Event()
+
+    def lifespan(server: nearcall.Server) -> Iterator[None]:
+        seen.append(user.get())
+        yield
+        seen.append(user.get())
+
+    async def lifespan_in_loop(server: nearcall.Server) -> AsyncIterator[None]:
+        for _ in lifespan(server):
+            yield
+
+    def come(connection: nearcall.ServerConnection) -> None:
+        seen.append(user.get())
+
+    def go(connection: nearcall.ServerConnection) -> None:
+        seen.append(user.get())
+        gone.set()
+
+    options: dict[str, Any] = {"on_connect": come, "on_disconnect": go}
+    options["lifespan"] = lifespan_in_loop if in_loop else lifespan
+    server = nearcall.Server(Doors(), new_url, **options)
+
+    def start() -> None:
+        user.set("who starts")
+        server.start()
+
+    copy_context().run(start)
+    user_here = user.set("who stops")
+    try:
+        with nearcall.connect(server.urls[0]) as doors:
+            for _ in range(2):
+                assert (doors.whoami(), doors.whoami_in_loop()) == ("who starts", "who starts")
+                assert (doors.enter("ada"), doors.enter_in_loop("ada")) == ("who starts", "who starts")
+            assert list(doors.names("ada")) == list(doors.names_in_loop("ada")) == ["who starts", "ada", "ada"]
+        assert gone.wait(PATIENCE)
+        with nearcall.connect(server.urls[0]) as doors:
+            assert doors.whoami() == "who starts"
+            server.stop()
+    finally:
+        server.stop()
+        user.reset(user_here)
+    assert seen == ["who starts"] * 6
+
+
+ends: Queue[tuple[str, str]] = Queue()
+
+
+@nearcall.service(instance="session")
+class Coat:
+    def hang(self) -> None:
+        pass
+
+    def close(self) -> None:
+        ends.put(("coat", user.get()))
+        user.set("who had the coat")
+
+
+@nearcall.service(instance="session")
+class Hat:
+    def hang(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        ends.put(("hat", user.get()))
+        user.set("who had the hat")
+
+
+def test_nor_do_the_ends_of_one_client_leave_anything_to_each_other(new_url: str) -> None:
+    def go(connection: nearcall.ServerConnection) -> None:
+        ends.put(("go", user.get()))
+
+    with nearcall.Server(Coat, Hat, new_url, on_disconnect=go) as server:
+        with nearcall.Channel(server.urls[0]) as channel:
+            channel.client(Coat).service.hang()
+            channel.client(Hat).service.hang()
+        assert [ends.get(timeout=PATIENCE) for _ in range(3)] == [
+            ("hat", "nobody"),
+            ("coat", "nobody"),
+            ("go", "nobody"),
+        ]
+        with nearcall.Channel(server.urls[0]) as channel:  # the other way round: the coat's end is the first
+            channel.client(Hat).service.hang()
+            channel.client(Coat).service.hang()
+        assert [ends.get(timeout=PATIENCE) for _ in range(3)] == [
+            ("coat", "nobody"),
+            ("hat", "nobody"),
+            ("go", "nobody"),
+        ]

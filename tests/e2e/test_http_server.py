@@ -188,7 +188,7 @@ def test_a_handler_that_ends_after_the_deadline_was_late(unary: Peer, place: str
     assert unary.call(path(f"late{place}"), what.encode(), timeout_ms=50).code == "deadline_exceeded"
 
 
-@pytest.mark.parametrize("what", ["return", "raise"])
+@pytest.mark.parametrize("what", ["return", "raise", "item"])
 @pytest.mark.parametrize("place", ["", "_in_loop"])
 def test_a_stream_that_ends_after_the_deadline_was_late(streaming: Peer, place: str, what: str) -> None:
     result = streaming.call(path(f"late_items{place}"), what.encode(), timeout_ms=50)

@@ -189,6 +189,34 @@ def test_only_the_end_is_a_coroutine(new_url: str) -> None:
         assert ended.get(timeout=PATIENCE) == "nearcall-loop"
 
 
+def test_the_end_is_awaited_after_a_handler_that_was_cut_off(new_url: str) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @nearcall.service(instance="session")
+    class Held:
+        def hold(self) -> None:
+            begun.set()
+            go_on.wait(PATIENCE)
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)
+            ended.put((go_on.is_set(), threading.current_thread().name))
+
+    before = threading.enumerate()
+    server = nearcall.Server(Held, new_url).start()
+    with nearcall.connect(server.urls[0], Held) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.hold)
+        assert begun.wait(PATIENCE)
+        assert not server.stop(grace=0)
+        with pytest.raises(nearcall.RpcError):
+            waiting.result(PATIENCE)
+        (loop,) = (each for each in threading.enumerate() if each not in before and each.name == "nearcall-loop")
+        go_on.set()
+        assert ended.get(timeout=PATIENCE) == (True, "nearcall-loop")
+        loop.join(PATIENCE)  # which nobody needs any more
+        assert not loop.is_alive()
+
+
 def test_the_end_comes_before_the_last_hook(new_url: str) -> None:
     def left(connection: nearcall.ServerConnection) -> None:
         ended.put("left")

@@ -369,6 +369,59 @@ print("ended in good order")
     assert outcomes == [key]
 
 
+SERVE = """
+nearcall.serve(Announcing(), sys.argv[1], grace=1000)
+print("ended in good order")
+"""
+STOP = """
+server = nearcall.Server(Announcing(), sys.argv[1]).start()
+try:
+    server.wait()
+except KeyboardInterrupt:
+    pass
+try:
+    server.stop(grace=1000)
+except KeyboardInterrupt:
+    assert repr(server).startswith("<stopped"), server
+    print("ended in good order")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "second"),
+    [(SERVE, signal.SIGINT), (SERVE, signal.SIGTERM), (STOP, signal.SIGINT)],
+    ids=["SIGINT", "SIGTERM", "stop"],
+)
+def test_a_second_signal_ends_the_grace(outside_url: str, key: str, program: str, second: signal.Signals) -> None:
+    begin = """
+import sys, nearcall
+from tests.e2e.services import Waiting
+class Announcing(Waiting):
+    pass
+"""
+    with start_program(begin + program, outside_url, stderr=subprocess.PIPE) as process:
+        client = nearcall.connect(outside_url, Waiting, wait_for_ready=True, handshake_timeout=25)
+        other = nearcall.connect(outside_url, Waiting)
+        threads, outcomes = in_threads(lambda: client.service.hold(key))
+        assert other.service.entered(key)
+        process.send_signal(signal.SIGINT)
+        refused = False
+        while not refused:  # from then on it waits
+            try:
+                other.service.has_entered(key)
+            except nearcall.Unavailable:
+                refused = True
+        process.send_signal(second)
+        out, err = process.communicate(timeout=20)  # of the grace, far more is left
+        for thread in threads:
+            thread.join(25)
+        client.close()
+        other.close()
+    assert (out, process.returncode) == ("ended in good order\n", 0), err
+    assert err.startswith(f"told again to end, the server at {outside_url} waits no longer for calls under way"), err
+    assert [type(outcome) for outcome in outcomes] == [nearcall.Unavailable]
+
+
 def test_half_made_connections_harm_nobody(url: str, transport: str, runtime_dir: Path) -> None:
     """Strangers that connect, say nothing or nonsense, and go."""
     if transport == "nats":

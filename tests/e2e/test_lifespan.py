@@ -317,8 +317,8 @@ def test_it_can_be_told_to_end_as_soon_as_it_is_entered() -> None:
 
         create_task = loop.create_task
 
-        def call_soon_threadsafe(self, function: Any) -> None:
-            loop.call_soon_threadsafe(function)
+        def call_soon_threadsafe(self, function: Any, **options: Any) -> None:
+            loop.call_soon_threadsafe(function, **options)
             if function.__name__ == "enter":
                 entered.wait(SECONDS)
                 raise KeyboardInterrupt

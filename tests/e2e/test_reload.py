@@ -77,8 +77,10 @@ class Command:
 
 
 @contextmanager
-def serving(directory: Path, *arguments: str, sign: str = "serving versioned:Versioned") -> Iterator[Command]:
-    command = Command(directory, *arguments)
+def serving(
+    directory: Path, *arguments: str, sign: str = "serving versioned:Versioned", code: str = CODE
+) -> Iterator[Command]:
+    command = Command(directory, *arguments, code=code)
     try:
         until(lambda: command.says(sign) or command.process.poll() is not None, "the start")
         yield command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,5 +181,25 @@ def test_several_messages_are_handled_at_once_and_a_call_ends_with_its_node(key:
             await client.close()
             with pytest.raises(nearcall.FailedPrecondition):
                 await calling
+
+    run(main())
+
+
+def test_a_call_that_is_given_up_as_its_node_closes_leaves_no_complaint(key: str) -> None:
+    async def main() -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about))
+        node, client = route.aio.Node(f"shm://a{key}node"), route.aio.Node(f"shm://a{key}client")
+        async with node, client:
+            calling = asyncio.ensure_future(client.call(1, to=node.urls[0]))
+            assert await node.receive() is not None
+            await client.close()
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+        del calling
+        gc.collect()
+        await asyncio.sleep(0)
+        assert not complaints
 
     run(main())

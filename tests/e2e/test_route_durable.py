@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +206,68 @@ def test_a_server_that_is_not_there_is_told_by_the_status(key: str) -> None:
         assert endpoint.failure is not None
         assert endpoint.failure.startswith(f"cannot connect to {url}: no NATS server listens there; start it first")
         node.close(0)
+
+
+class Loses:
+    """Stands before a NATS server, and loses the first wish for messages; use it in a ``with`` statement."""
+
+    WISH = b".CONSUMER.MSG.NEXT."
+
+    def __init__(self, port: int) -> None:
+        self._server = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.lost = 0
+        self._sockets = [self._listener]
+        self._threads = [threading.Thread(target=self._accept)]
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, server = self._listener.accept()[0], socket.create_connection(self._server)
+                self._sockets += [client, server]
+                for copy in (partial(self._forth, client, server), partial(self._back, client, server)):
+                    thread = threading.Thread(target=copy)
+                    self._threads.append(thread)
+                    thread.start()
+
+    def _forth(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError), client.makefile("rb") as commands:
+            while command := commands.readline():
+                if command.startswith((b"PUB ", b"HPUB ")):
+                    command += commands.read(int(command.split()[-1]) + 2)
+                if self.WISH in command and not self.lost:
+                    self.lost += 1
+                else:
+                    server.sendall(command)
+            server.shutdown(socket.SHUT_RDWR)
+
+    def _back(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while some := server.recv(1 << 16):
+                client.sendall(some)
+            client.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Loses:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        for each in self._sockets:
+            each.close()
+
+
+@pytest.mark.slow
+def test_a_wish_for_messages_that_is_lost_is_noticed(store: nats.NatsServer, url: str, key: str) -> None:
+    seen: list[bytes] = []
+    with sender(url, key) as other:
+        other.send(1, b"x")
+        with Loses(store.port) as loses, collector(url.replace(str(store.port), str(loses.port), 1), seen):
+            until(lambda: bool(seen), lambda: loses.lost)
+            assert loses.lost == 1
+    assert seen == [b"x"]

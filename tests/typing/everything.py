@@ -333,6 +333,7 @@ def routed(policy: route.WhenFull) -> None:
         assert_type(status, route.NodeStatus)
         assert_type(status.endpoints, list[route.EndpointStatus])
         assert_type(status.rmr, route.RmrStatus | None)
+        assert_type(status.left, route.LeftStatus | None)
     route.prometheus(node)
     with nearcall.connect("shm://node", route.Route) as client:
         assert_type(client.status(), route.NodeStatus)

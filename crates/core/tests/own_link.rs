@@ -80,7 +80,7 @@ impl Served {
 
     fn stop(&mut self) {
         self.kept.lock().clear();
-        self.server.stop(Duration::ZERO, false);
+        self.server.stop(Duration::ZERO, false, &mut || true);
         self.server.close();
         if let Some(worker) = self.worker.take() {
             worker.join().expect("no panic");
@@ -119,7 +119,7 @@ fn handle(request: Box<Request>, kept: &Mutex<Vec<Request>>) {
         COUNT => {
             let call = request.call.as_ref().expect("it streams");
             for item in [b"one", b"two", b"six"] {
-                let sent = call.try_send_item(&request.item(Body::Whole(item)));
+                let sent = call.try_send_item(&request.item(Body::Whole(item)), request.deadline);
                 assert!(matches!(sent, Ok(ItemOutcome::Sent)), "{sent:?}");
             }
             request.end_stream().expect("the client is there");

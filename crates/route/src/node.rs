@@ -16,8 +16,9 @@ use crate::bell::Bell;
 use crate::brief::Brief;
 use crate::calls::{Calls, Waiter};
 use crate::durable;
-use crate::endpoint::{Endpoint, Offered, Outbound, WhenFull};
+use crate::endpoint::{Counts, Endpoint, Offered, Outbound, WhenFull};
 use crate::inbox::Inbox;
+use crate::left::Left;
 use crate::message::{Envelope, Heads, TooLong, Transaction};
 use crate::passing::{Letter, SendError, attempt, full, pass};
 use crate::pending::Pending;
@@ -65,14 +66,16 @@ struct Known {
     endpoints: HashMap<String, Arc<Endpoint>>,
     /// Those that are used without being in the table, in the order of their first use.
     direct: VecDeque<Arc<Endpoint>>,
+    /// Where those are entered that leave.
+    left: Arc<Left>,
 }
 
 impl Known {
     /// One less uses an endpoint. Whether that was the last.
     fn leave(&mut self, endpoint: &Endpoint) -> bool {
         let last = endpoint.end_use();
-        if last {
-            self.endpoints.remove(endpoint.name());
+        if last && let Some(gone) = self.endpoints.remove(endpoint.name()) {
+            self.left.enter(gone);
         }
         last
     }
@@ -98,6 +101,8 @@ pub struct Node {
     in_force: ArcSwapOption<InForce>,
     known: Arc<Mutex<Known>>,
     replies: Arc<Replies>,
+    /// What those have done that are no longer in use.
+    left: Arc<Left>,
     /// How addresses begin that only a node may use which is itself there.
     shared: Mutex<Vec<String>>,
     closed: AtomicBool,
@@ -129,6 +134,7 @@ impl Node {
     ) -> Result<Arc<Self>, TooLong> {
         let calls = Arc::<Calls>::default();
         let inbox = Inbox::new(Arc::clone(&calls));
+        let left = Arc::<Left>::default();
         let rmr = RmrSide::new(name, rmr, Arc::clone(&inbox), Arc::clone(&start));
         // Without random numbers of the system, the time tells this node's numbers from others'.
         let salt = random().unwrap_or_else(|_| nearcall_core::monotonic_seconds().to_bits().to_ne_bytes());
@@ -143,8 +149,9 @@ impl Node {
             heads: ArcSwap::from_pointee(Heads::new(name, "")?),
             bell: Arc::default(),
             in_force: ArcSwapOption::empty(),
-            known: Arc::default(),
-            replies: Replies::new(queue),
+            known: Arc::new(Mutex::new(Known { left: Arc::clone(&left), ..Known::default() })),
+            replies: Replies::new(queue, Arc::clone(&left)),
+            left,
             shared: Mutex::default(),
             closed: AtomicBool::new(false),
             transactions: AtomicU64::new(0),
@@ -231,7 +238,7 @@ impl Node {
             .unwrap_or_else(|| (self.dial)(name).map(Way::from))?;
         let (bell, calls) = (Arc::clone(&self.bell), Arc::clone(&self.calls));
         let endpoint = Endpoint::new(name, way, self.when_full, self.queue, bell, calls, brief);
-        (self.start)(Work::Endpoint(Arc::clone(&endpoint)))?;
+        (self.start)(Work::Endpoint(Arc::clone(&endpoint), Arc::clone(&self.left)))?;
         Ok(endpoint)
     }
 
@@ -248,16 +255,31 @@ impl Node {
         self.in_force.load().as_ref().map(|in_force| read(&in_force.table))
     }
 
-    /// All endpoints in use.
-    #[must_use]
-    pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+    /// All endpoints in use, and others that have their names.
+    fn all_endpoints(&self) -> (Vec<Arc<Endpoint>>, Vec<Arc<Endpoint>>) {
         let mut all: Vec<_> = self.known.lock().endpoints.values().cloned().collect();
-        let for_replies = self.replies.all();
         // A table may name a sender that was replied to before.
         let is_new = |one: &Arc<Endpoint>| all.iter().all(|other| other.name() != one.name());
-        let new: Vec<_> = for_replies.into_iter().filter(is_new).collect();
+        let (new, again): (Vec<_>, Vec<_>) = self.replies.all().into_iter().partition(is_new);
         all.extend(new);
-        all
+        (all, again)
+    }
+
+    /// All endpoints in use; how many have left, and what those have done together. None is in both, or in neither.
+    #[must_use]
+    pub fn endpoints(&self) -> (Vec<Arc<Endpoint>>, u64, Counts) {
+        loop {
+            let before = self.left.number();
+            let (all, again) = self.all_endpoints();
+            let (number, mut left) = self.left.counts();
+            if number == before {
+                // Nobody uses them any more.
+                for endpoint in again {
+                    left += endpoint.counts();
+                }
+                return (all, number, left);
+            }
+        }
     }
 
     /// Messages that could not be sent, since no entry of the table took them.
@@ -563,7 +585,7 @@ impl Node {
         // Relaxed: as in `is_closed`.
         self.closed.store(true, Ordering::Relaxed);
         let until = Instant::now() + grace;
-        close_all(&self.endpoints(), until);
-        close_all(&self.replies.all(), until);
+        let (all, again) = self.all_endpoints();
+        close_all(all.iter().chain(&again), until);
     }
 }

@@ -9,6 +9,7 @@ use nearcall_core::lock::Mutex;
 
 use crate::brief::{Brief, Home, Room};
 use crate::endpoint::Endpoint;
+use crate::left::Left;
 use crate::sync::AtomicUsize;
 
 /// The most of them.
@@ -27,6 +28,7 @@ const QUEUES: usize = 16;
 pub(crate) struct Replies {
     used: Mutex<Used>,
     room: Room,
+    left: Arc<Left>,
 }
 
 #[derive(Debug, Default)]
@@ -37,8 +39,8 @@ struct Used {
 }
 
 impl Replies {
-    /// None yet; `queue` is how many bytes may wait for one endpoint.
-    pub(crate) fn new(queue: usize) -> Arc<Self> {
+    /// None yet; `queue` is how many bytes may wait for one endpoint. Those that leave are entered in `left`.
+    pub(crate) fn new(queue: usize, left: Arc<Left>) -> Arc<Self> {
         Arc::new(Self {
             used: Mutex::default(),
             room: Room {
@@ -46,6 +48,7 @@ impl Replies {
                 bytes: AtomicUsize::new(0),
                 most_bytes: queue.saturating_mul(QUEUES),
             },
+            left,
         })
     }
 
@@ -87,6 +90,7 @@ impl Replies {
         let idle = if unreached.is_none() { oldest(&used, MAX_RECEIVERS, |_| true) } else { None };
         for gone in unreached.iter().chain(&idle) {
             used.endpoints.remove(gone.name());
+            self.left.enter(Arc::clone(gone));
         }
         drop(used);
         unreached.inspect(|unreached| unreached.close(Instant::now()));
@@ -108,8 +112,10 @@ impl Home for Replies {
     fn leave(&self, address: &str, brief: &Brief) {
         let mut used = self.used.lock();
         let is_it = |found: &Endpoint| found.brief.as_ref().is_some_and(|found| std::ptr::eq(found, brief));
-        if used.endpoints.get(address).is_some_and(|(found, _)| is_it(found)) {
-            used.endpoints.remove(address);
+        if used.endpoints.get(address).is_some_and(|(found, _)| is_it(found))
+            && let Some((gone, _)) = used.endpoints.remove(address)
+        {
+            self.left.enter(gone);
         }
     }
 }

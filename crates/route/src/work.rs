@@ -6,6 +6,7 @@ use nearcall_core::Failure;
 use nearcall_core::client::Channel;
 
 use crate::endpoint::Endpoint;
+use crate::left::Left;
 use crate::rmr::Exchange;
 
 /// Makes the channel to an endpoint of that name, which is a node.
@@ -17,8 +18,8 @@ pub type Starter = Arc<dyn Fn(Work) -> Result<(), Failure> + Send + Sync>;
 /// What a thread of its own has to do.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// To connect an endpoint, and to send what waits for it.
-    Endpoint(Arc<Endpoint>),
+    /// To connect an endpoint, and to send what waits for it; then what it has done is noted among those that have left.
+    Endpoint(Arc<Endpoint>, Arc<Left>),
     /// To serve the sockets over which programs of RMR are spoken with.
     Exchange(Arc<Exchange>),
 }
@@ -28,7 +29,7 @@ impl Work {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Endpoint(endpoint) => endpoint.name(),
+            Self::Endpoint(endpoint, _) => endpoint.name(),
             Self::Exchange(_) => "rmr",
         }
     }
@@ -36,7 +37,10 @@ impl Work {
     /// Does it, until the node is closed.
     pub fn run(&self) {
         match self {
-            Self::Endpoint(endpoint) => endpoint.work(),
+            Self::Endpoint(endpoint, left) => {
+                endpoint.work();
+                left.note_over(endpoint);
+            }
             Self::Exchange(exchange) => exchange.work(),
         }
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import Context
 
 from .. import _core
 
@@ -15,9 +16,13 @@ _AT_ONCE = 8
 """Departures that are handled at the same time."""
 
 
-def end_departures(core: _core.Server) -> bool:
+def end_departures(core: _core.Server, context: Context) -> bool:
     """Handles the departures that no worker of a closed server has handled, in threads, because the user's functions
     may hang.
+
+    Args:
+        core: The server.
+        context: What the contexts of these functions are copies of.
 
     Returns:
         Whether all have ended. Those that take longer than 5 seconds are not waited for.
@@ -37,9 +42,10 @@ def end_departures(core: _core.Server) -> bool:
 
     try:
         for number in range(_AT_ONCE):
-            threading.Thread(target=end_some, name=f"nearcall-departures-{number + 1}", daemon=True).start()
+            run, name = context.copy().run, f"nearcall-departures-{number + 1}"
+            threading.Thread(target=run, args=(end_some,), name=name, daemon=True).start()
     except RuntimeError:
-        end_some()  # no more threads, or the interpreter ends
+        context.copy().run(end_some)  # no more threads, or the interpreter ends
     while time.monotonic() < until:
         if core.departures_ended():
             return True

@@ -117,11 +117,10 @@ def status(options: argparse.Namespace) -> int:
         )
         for each in found.endpoints:
             state = "connected" if each.connected else f"not connected: {each.failure or 'no attempt has ended yet'}"
-            print(
-                f"  to {each.name}: {each.sent} sent, {each.queued} queued ({each.queued_bytes} bytes), "
-                f"{each.dropped} dropped, {each.handed_on} handed on, {each.failed_soft} refused, "
-                f"{each.failed_hard} impossible; {state}"
-            )
+            print(f"  to {each.name}: {_counts(each)}; {state}")
+        if found.left is not None:
+            gone = _count(found.left.endpoints, "endpoint that has", "endpoints that have")
+            print(f"  to {gone} left: {_counts(found.left)}")
     return wrong
 
 
@@ -164,6 +163,13 @@ def _number(text: str) -> int:
         return check_number("number", int(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _counts(of: route.EndpointStatus | route.LeftStatus) -> str:
+    return (
+        f"{of.sent} sent, {of.queued} queued ({of.queued_bytes} bytes), {of.dropped} dropped, "
+        f"{of.handed_on} handed on, {of.failed_soft} refused, {of.failed_hard} impossible"
+    )
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -11,6 +11,7 @@ import itertools
 import os
 import threading
 from collections.abc import Awaitable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
@@ -88,7 +89,7 @@ class _Callbacks:
             if self._loop is None:
                 from ..loops.handlers import LoopThread  # asyncio only where it is needed
 
-                loop = LoopThread(self.core, [], None)
+                loop = LoopThread(self.core, [], None, Context())
                 loop.start()
                 self._loop = loop
 
@@ -106,7 +107,7 @@ class _Callbacks:
         if self._loop is not None:
             self._loop.cut_off()
         self.core.close()
-        if not end_departures(self.core):
+        if not end_departures(self.core, Context()):
             log(WARNING, "the process ends without waiting longer for the end of objects that servers had")
         if self._loop is not None:
             self._loop.stop()

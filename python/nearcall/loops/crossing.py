@@ -215,7 +215,7 @@ class _Crossing:
             try:
                 return self._work.get(timeout=_LOOK)
             except queue.Empty:
-                if self._loop.is_closed():
+                if self._thread.over:
                     raise self._stopped() from None
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -405,4 +405,4 @@ def _settle(done: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
 
 _END: Any = object()
 _LOOK = 1.0
-"""Seconds after which a thread that waits looks whether the loop is still there."""
+"""Seconds after which a thread that waits looks whether the server has stopped."""

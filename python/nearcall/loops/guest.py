@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Sequence
+from contextvars import Context
 from typing import Any
 
 from .. import _core
@@ -30,9 +31,10 @@ class GuestLoop(LoopThread):
         core: _core.Server,
         handlers: Sequence[tuple[MethodPlan, Any]],
         loop: asyncio.AbstractEventLoop,
+        context: Context,
         blocked_loop_after: float | None,
     ) -> None:
-        super().__init__(core, handlers, lambda: loop, blocked_loop_after)
+        super().__init__(core, handlers, lambda: loop, context, blocked_loop_after)
 
     def start(self) -> None:
         """Takes requests from now on."""
@@ -40,10 +42,9 @@ class GuestLoop(LoopThread):
         _core.enter_handler_loop(self._loop)
         self._begin_watch(threading.get_ident())
 
-    def stop(self) -> None:
-        """Cancels the handlers that are left, and leaves the loop running."""
-        self._end_watch()
-        self._stopping = True
+    def leave(self) -> None:
+        """Cancels the handlers that are left, and takes no requests any more."""
+        super().leave()
         left = threading.Event()
 
         def leave() -> None:
@@ -57,3 +58,8 @@ class GuestLoop(LoopThread):
         with contextlib.suppress(RuntimeError):  # the loop is closed, and watches nothing any more
             self._loop.call_soon_threadsafe(leave)
             left.wait(_MOMENT)
+
+    def stop(self) -> None:
+        """Leaves the loop running."""
+        if not self.over:
+            self.leave()

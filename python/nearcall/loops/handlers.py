@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
 from ..call.interceptors import InterceptedReplies
-from ..call.variables import outside
 from ..codec.explain import explain_no_stream
 from ..errors import Unavailable, Unknown
 from ..log import ERROR, WARNING, log
@@ -108,6 +107,7 @@ class LoopThread:
         core: _core.Server,
         handlers: Sequence[tuple[MethodPlan, Any]],
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+        context: Context,
         blocked_loop_after: float | None = DEFAULT_BLOCKED_LOOP_AFTER,
     ) -> None:
         self._core = core
@@ -120,7 +120,7 @@ class LoopThread:
         self._loop = (loop_factory or asyncio.new_event_loop)()
         self._start = starter(self._loop)
         # Handlers' contexts are copies of this one.
-        self._context = outside()
+        self._context = context
         # Timers run in this empty context: a loop keeps cancelled timers until their time comes, and the handler's
         # context would keep all that the handler has set in it.
         self._nobodys = Context()
@@ -130,6 +130,8 @@ class LoopThread:
         self._waited = False
         self._comes_back = False
         self._stopping = False
+        self.over = False
+        """Whether the server has stopped: its calls are cut off, and wait no longer for what runs here."""
         self._watch_over = None if blocked_loop_after is None else LoopWatch(core, handlers, blocked_loop_after)
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
 
@@ -216,10 +218,14 @@ class LoopThread:
             running.cancel()
             raise TimeoutError(f"the event loop did not come to it within {seconds:g} s") from None
 
+    def leave(self) -> None:
+        """The server has stopped. The loop goes on, for what is still to be awaited in it, until :meth:`stop`."""
+        self._end_watch()
+        self._stopping = self.over = True
+
     def stop(self) -> None:
         """Cancels the handlers that are left, and ends the thread."""
-        self._end_watch()
-        self._stopping = True
+        self.leave()
         try:
             self._loop.call_soon_threadsafe(self._loop.stop)
         except RuntimeError:

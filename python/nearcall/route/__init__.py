@@ -10,12 +10,13 @@ from .message import Message, message
 from .metrics import prometheus
 from .node import Direct, Node
 from .sending import WhenFull
-from .service import EndpointStatus, NodeStatus, RmrStatus, Route, RouteTable
+from .service import EndpointStatus, LeftStatus, NodeStatus, RmrStatus, Route, RouteTable
 
 __all__ = [
     "AttachedNode",
     "Direct",
     "EndpointStatus",
+    "LeftStatus",
     "Message",
     "Node",
     "NodeInfo",

@@ -86,6 +86,7 @@ class Node(NodeBase):
         self._arrival: asyncio.Future[None] | None = None
         self._calls: dict[bytes, asyncio.Future[None]] = {}
         self._waiting: set[asyncio.Future[None]] = set()
+        self._is_closed = False
 
     # --- sending ---
 
@@ -157,9 +158,10 @@ class Node(NodeBase):
             now = loop.time()
             if end is not None and end <= now:
                 break
+            if self._is_closed:
+                raise FailedPrecondition("the node was closed before the reply came")
             rung = self._calls[number]
             if rung.done():
-                rung.result()
                 rung = self._calls[number] = loop.create_future()
             # While somebody may reply, the bell rings for what happens; else it is certain after this time.
             bounds = [waiter.ends_in(), None if end is None else end - now]
@@ -332,9 +334,8 @@ class Node(NodeBase):
             await asyncio.gather(*self._workers, return_exceptions=True)
             self._workers = []
         await loop.run_in_executor(None, self._finish, grace)
-        for reply in self._calls.values():
-            if not reply.done():
-                reply.set_exception(FailedPrecondition("the node was closed before the reply came"))
+        self._is_closed = True
+        self._wake(self._calls.values())
         self._wake(self._waiting)
         loop.remove_reader(self._core.bell_fileno())
         self._loop = None

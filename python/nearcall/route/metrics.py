@@ -35,7 +35,8 @@ def prometheus(*nodes: NodeBase, registry: CollectorRegistry | None = None) -> N
 
     - ``nearcall_route_sent_total``, ``..._failed_hard_total``, ``..._failed_soft_total``, ``..._dropped_total`` and
       ``..._handed_on_total``, with the labels ``node`` and ``endpoint``; ``nearcall_route_queued``,
-      ``nearcall_route_queued_bytes`` and ``nearcall_route_connected`` (0 or 1) likewise;
+      ``nearcall_route_queued_bytes`` and ``nearcall_route_connected`` (0 or 1) likewise. The endpoint ``(left)`` stands
+      for all those together that the node uses no more: the sums never fall;
     - ``nearcall_route_taken_total``, ``..._malformed_total``, ``..._failed_total``, ``..._unhandled_total``,
       ``..._unrouted_total`` and ``nearcall_route_waiting``, with the label ``node``.
 
@@ -76,6 +77,8 @@ def _metrics(nodes: list[NodeStatus]) -> Iterable[Metric]:
         for node in nodes:
             for endpoint in node.endpoints:
                 family.add_metric((node.name, endpoint.name), float(getattr(endpoint, value)))
+            if node.left is not None and value != "connected":
+                family.add_metric((node.name, "(left)"), float(getattr(node.left, value)))
         return family
 
     def of_nodes(family: Any, value: str) -> Any:

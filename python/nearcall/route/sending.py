@@ -20,7 +20,7 @@ from ..options.common import DEFAULT_MAX_MESSAGE_SIZE
 from ..server.server import Server
 from .message import AnyBuffer, bound_codec, prepared
 from .rmr import SCHEME, is_any, is_rmr, own_address, sender_at
-from .service import EndpointStatus, NodeStatus, RmrStatus, RouteTable, served_by
+from .service import EndpointStatus, LeftStatus, NodeStatus, RmrStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "OF_BOTH", "Sending", "WhenFull", "read_table"]
 
@@ -224,7 +224,8 @@ class Sending:
         """What the node has done so far."""
         taken, waiting, malformed, unrouted = self._core.counts()
         found = self._core.table()
-        endpoints = [EndpointStatus(each.name, *each.counts()) for each in self._core.endpoints()]
+        used, left = self._core.endpoints()
+        endpoints = [EndpointStatus(each.name, *each.counts()) for each in used]
         return NodeStatus(
             name=self.name,
             urls=self.urls,
@@ -237,6 +238,7 @@ class Sending:
             unrouted=unrouted,
             endpoints=sorted(endpoints, key=lambda each: each.name),
             rmr=None if not any(rmr := self._core.rmr_counts()) else RmrStatus(*rmr),
+            left=LeftStatus(*left) if any(left) else None,
         )
 
     # --- begin and end ---

@@ -8,7 +8,7 @@ import msgspec
 
 from ..service.service import oneway, service
 
-__all__ = ["EndpointStatus", "NodeStatus", "RmrStatus", "Route", "RouteTable", "served_by"]
+__all__ = ["EndpointStatus", "LeftStatus", "NodeStatus", "RmrStatus", "Route", "RouteTable", "served_by"]
 
 NAME = "nearcall.Route"
 
@@ -36,6 +36,23 @@ class EndpointStatus(msgspec.Struct, frozen=True):
     """Whether there is a connection now."""
     failure: str | None = None
     """Why there is no connection, as far as is known."""
+
+
+class LeftStatus(msgspec.Struct, frozen=True):
+    """What has happened between a node and all those receivers of its messages together that it uses no more: the table
+    does not name them any longer, or replies went there. The numbers are those of :class:`EndpointStatus`.
+    """
+
+    endpoints: int
+    """How many they are."""
+    sent: int
+    failed_hard: int
+    failed_soft: int
+    dropped: int
+    handed_on: int
+    queued: int
+    """Messages that still wait, for some seconds; then they are dropped."""
+    queued_bytes: int
 
 
 class RmrStatus(msgspec.Struct, frozen=True):
@@ -71,6 +88,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     endpoints: list[EndpointStatus]
     rmr: RmrStatus | None = None
     """What concerns programs of RMR; ``None`` if there are none."""
+    left: LeftStatus | None = None
+    """What was done for receivers that the node uses no more, so that sums never fall; ``None`` if there are none."""
 
 
 class RouteTable(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from .board import Question
+from .kept import Kept
 
 __all__ = ["Colleagues", "meet", "part", "when_met"]
 
@@ -37,13 +38,17 @@ class Colleagues:
         number: Which worker this is.
         count: How many workers there are.
         board: Where questions are asked.
+        kept: What the workers keep together.
     """
 
-    def __init__(self, number: int, count: int, board: _Board) -> None:
+    def __init__(self, number: int, count: int, board: _Board, kept: Kept) -> None:
         self.number = number
         self.count = count
         self.answers: dict[str, Callable[[float], bytes]] = {}
         """What this worker answers, by the topic of the question. The functions are called in threads of their own."""
+        self.kept = kept
+        self.leaving: list[Callable[[], object]] = []
+        """Called when this worker is about to end, while calls may still be under way. They must not wait."""
         self._board = board
         self._asking = threading.Lock()
 
@@ -78,6 +83,11 @@ class Colleagues:
                         with open(file, "rb") as memory:
                             answers[int(message)] = memory.read()
         return answers
+
+    def leave(self) -> None:
+        """This worker is about to end."""
+        for tell in self.leaving:
+            tell()
 
     def hear(self, question: Question) -> None:
         """Answers a question, in a thread of its own: what answers may be the user's code, and take its time."""

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import _core
+from ..call.variables import outside
 from ..errors import Unavailable
 from ..log import ERROR, WARNING, log
 from ..options.checked import with_option
@@ -35,7 +36,7 @@ _LOOK = 0.5
 
 class Lifespan:
     """The user's block that a server enters before it serves, and leaves when it has served: both in one thread, or in
-    one task of the server's event loop.
+    one task of the server's event loop. What its context variables hold is what they hold where the server is started.
 
     Args:
         function: The option as given.
@@ -95,8 +96,9 @@ class Lifespan:
             else:
                 leave = Latch()
                 self._leave = leave.set
-                arguments = (manager, leave, ended)
-                threading.Thread(target=self._in_thread, args=arguments, name="nearcall-lifespan", daemon=True).start()
+                arguments = (self._in_thread, manager, leave, ended)
+                run, name = outside().run, "nearcall-lifespan"
+                threading.Thread(target=run, args=arguments, name=name, daemon=True).start()
             while not self._begun.wait(_LOOK):
                 pass
             if self._refusal is not None:
@@ -141,7 +143,7 @@ class Lifespan:
                 loop.call_soon_threadsafe(leave_now)
 
         self._leave = tell  # first: a signal may come as soon as it is entered
-        loop.call_soon_threadsafe(enter)
+        loop.call_soon_threadsafe(enter, context=outside())
 
     def _manager(self, server: Server) -> Any:
         function: Any = self.function

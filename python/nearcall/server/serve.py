@@ -53,7 +53,8 @@ def serve(
             the objects: each worker process makes objects of its own.
         workers: Serve with so many processes. This process accepts the clients, hands each to the worker with the
             fewest, and starts another worker when one dies.
-        grace: Seconds that calls under way have to finish when serving ends.
+        grace: Seconds that calls under way have to finish when serving ends. Who tells it again to end, by a second
+            Ctrl-C for instance, ends the grace.
         on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then. With
             ``workers`` it is called with the :class:`~nearcall.Workers`, once all of them serve.
         options: As for :class:`Server`.
@@ -92,21 +93,26 @@ def serve_alone(
     server = Server(*services_and_urls, **options)
     told = Told()
     try:
-        told = raise_when_told()
-        server.start()
-        if on_ready is not None:
-            on_ready(server)
-        # A signal does not wake this thread if it comes just as the thread falls asleep, or if the system gives it to
-        # another thread.
-        while not (told.to_end or server.wait(_LOOK)):
+        try:
+            told = raise_when_told()
+            server.start()
+            if on_ready is not None:
+                on_ready(server)
+            # A signal does not wake this thread if it comes just as the thread falls asleep, or if the system gives it
+            # to another thread.
+            while not (told.to_end or server.wait(_LOOK)):
+                pass
+        except (KeyboardInterrupt, Terminated):
             pass
+        finally:
+            told.begin_to_end()
+            if on_stopping is not None:
+                on_stopping()
+            server.stop(grace)
     except (KeyboardInterrupt, Terminated):
-        pass
+        server.stop(0)  # told again, and maybe before it has begun to stop
     finally:
         told.restore()
-        if on_stopping is not None:
-            on_stopping()
-        server.stop(grace)
     if server.failure is not None:
         raise server.failure
 

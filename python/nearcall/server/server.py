@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Context
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -18,6 +19,7 @@ from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
 from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, is_awaited
+from ..call.variables import outside
 from ..call.wrong_with import wrong_with
 from ..client.greenlets import need_threads
 from ..codec.table import CodecName
@@ -39,6 +41,7 @@ from ..options.origins import check_origins
 from ..options.tls import TLS
 from ..service.depends import Provider
 from ..service.injecting import Injector, check_overrides
+from .ending import end_loop, join_workers
 from .fallback import Fallback
 from .health import ServerHealth
 from .latch import Latch
@@ -245,6 +248,8 @@ class Server:
             max_connection_age_grace=check_seconds("max_connection_age_grace", max_connection_age_grace),
         )
         self._core: _core.Server | None = None
+        self._context = Context()
+        """That of who has started the server. Those of its calls are copies of it."""
         self._process = os.getpid()
         self._ends_in_loop = any(each.ends_in_loop for each in served)
         self._loop_factory = loop_factory
@@ -322,6 +327,7 @@ class Server:
         try:
             need_threads("a server")
             self._core = self._make_core()
+            self._context = outside()
             if self.colleagues is not None:
                 self._core.set_place(self.colleagues.number, self.colleagues.count)
                 _answer(self.colleagues, self._core)
@@ -338,7 +344,7 @@ class Server:
         self._state = "running"
         _open.add(self)
         self._spawn()
-        log(INFO, "serving at %s", ", ".join(self._urls))
+        log(INFO, "serving at %s", self._where())
         return self
 
     def _undo(self, listeners: _core.Listeners) -> None:
@@ -368,11 +374,12 @@ class Server:
                 from ..loops.handlers import LoopThread
                 from ..loops.home import HomeLoop
 
-                blocked = self._blocked_loop_after
+                core, handlers = self._core, self._handlers
+                context, blocked = self._context.copy(), self._blocked_loop_after
                 if self._host_loop is not None:
-                    loop: LoopThread = GuestLoop(self._core, self._handlers, self._host_loop, blocked)
+                    loop: LoopThread = GuestLoop(core, handlers, self._host_loop, context, blocked)
                 else:
-                    loop = LoopThread(self._core, self._handlers, self._loop_factory, blocked)
+                    loop = LoopThread(core, handlers, self._loop_factory, context, blocked)
                 loop.start()
                 self._sessions.finish = loop.finish
                 self._catalogue.home = HomeLoop(loop.loop).around
@@ -422,7 +429,8 @@ class Server:
         return () if self.colleagues is None else self.colleagues.ask(topic, argument).values()
 
     def _spawn(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
+        run, name = self._context.copy().run, f"nearcall-worker-{next(self._numbers)}"
+        thread = threading.Thread(target=run, args=(self._work,), name=name, daemon=True)
         self._threads.add(thread)
         thread.start()
 
@@ -433,14 +441,17 @@ class Server:
         try:
             core.work(self._spawn, _tell, self._over.set)
         except BaseException as error:
-            log(ERROR, "a worker thread of the server at %s ended", ", ".join(self._urls), error=error)
+            log(ERROR, "a worker thread of the server at %s ended", self._where(), error=error)
 
     def stop(self, grace: float = 5.0) -> bool:
         """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
 
         For the remaining clients, ``on_disconnect`` and the ends of clients' objects then have 5 more seconds; the log
         names functions that take longer, and they are not waited for. Neither is such a function that itself calls
-        ``stop``.
+        ``stop``. A client of which a handler was cut off keeps its objects until that handler returns.
+
+        If a signal's handler raises meanwhile, as it does for Ctrl-C, the grace is over; this raises the same in the
+        end.
 
         Returns:
             Whether every call was finished. Harmless when repeated.
@@ -452,44 +463,55 @@ class Server:
         if before == "stopping":
             # Another thread stops the server already, perhaps with a longer grace.
             return self._stopped.wait(None if math.isinf(grace) else grace) and self._finished
-        if before == "running" and core is not None and self._process == os.getpid():
-            self._finished = core.stop(grace, self._sessions.is_in_hook())
-            if self._loop is not None:
-                self._loop.cut_off()
-            core.close()
-            if not end_departures(core):
-                what = self._sessions.at_work()
-                log(WARNING, "the server at %s stops without waiting longer for %s", ", ".join(self._urls), what)
-            if self._lifespan is not None:
-                self._lifespan.end()
-            with self._change:
-                # Dropping the core closes its descriptors, and `_start_loop` starts no loop without a core.
-                self._core, loop, self._loop = None, self._loop, None
-                # Both keep the loop, which keeps the core, which keeps them.
-                self._sessions.finish = None
-                if self._crossings is not None:
-                    self._crossings.loop = None
-            if loop is not None:
-                loop.stop()
-            self._join()
-            what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
-            self._failures.flush()
-            log(INFO, "stopped serving at %s; %s", ", ".join(self._urls), what)
-        # A forked child only closes the sockets' descriptors of a server that it has inherited.
-        self._listeners.close()
-        self._state = "stopped"
-        _open.discard(self)
-        self._stopped.set()
-        self._over.set()
+        try:
+            if before == "running" and core is not None and self._process == os.getpid():
+                self._stop_serving(core, grace)
+        finally:
+            # A forked child only closes the sockets' descriptors of a server that it has inherited.
+            self._listeners.close()
+            self._state = "stopped"
+            _open.discard(self)
+            self._stopped.set()
+            self._over.set()
         return self._finished
 
-    def _join(self) -> None:
-        for thread in list(self._threads):
-            # A thread that is only being started cannot be joined yet; it will find nothing left to do.
-            if thread is not threading.current_thread() and thread.is_alive():
-                # A handler that does not return cannot be ended. Its thread is a daemon, and does not hold up the
-                # process's end.
-                thread.join(0.5 if self._finished else 0.05)
+    def _stop_serving(self, core: _core.Server, grace: float) -> None:
+        if self.colleagues is not None:
+            self.colleagues.leave()
+        self._finished, cut_off = False, f"calls of more than {grace:g} s were cut off"
+        try:
+            self._finished = core.stop(grace, self._sessions.is_in_hook())
+        except BaseException:
+            cut_off = "told again to end, it has cut off the calls under way"
+            log(WARNING, "told again to end, the server at %s waits no longer for calls under way", self._where())
+            raise
+        finally:
+            self._end_serving(core)
+            what = "every call was finished" if self._finished else cut_off
+            log(INFO, "stopped serving at %s; %s", self._where(), what)
+
+    def _end_serving(self, core: _core.Server) -> None:
+        if self._loop is not None:
+            self._loop.cut_off()
+        core.close()
+        if not end_departures(core, self._context):
+            what = self._sessions.at_work()
+            log(WARNING, "the server at %s stops without waiting longer for %s", self._where(), what)
+        if self._lifespan is not None:
+            self._lifespan.end()
+        with self._change:
+            # Dropping the core closes its descriptors, and `_start_loop` starts no loop without a core.
+            self._core, loop, self._loop = None, self._loop, None
+        cut_off = join_workers(self._threads, 0.5 if self._finished else 0.05)
+        if loop is not None:
+            end_loop(loop, cut_off, self._forget_loop)
+        self._failures.flush()
+
+    def _forget_loop(self) -> None:
+        """Both keep the loop, which keeps the core, which keeps them."""
+        self._sessions.finish = None
+        if self._crossings is not None:
+            self._crossings.loop = None
 
     @property
     def failure(self) -> BaseException | None:
@@ -521,6 +543,9 @@ class Server:
             "a server is used with an ordinary 'with', in an event loop too: its coroutine handlers have a loop of "
             "their own"
         )
+
+    def _where(self) -> str:
+        return ", ".join(self._urls)
 
     def __repr__(self) -> str:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from ..call.failures import Failures
@@ -101,7 +102,7 @@ class Sessions:
 
     def _departed(self, connection: ServerConnection) -> None:
         for instance in reversed(connection._instances.values()):
-            self._end(instance, connection)
+            copy_context().run(self._end, instance, connection)  # each in a context of its own
         connection._instances.clear()
         self._call("on_disconnect", self._on_disconnect, connection)
 

@@ -43,7 +43,8 @@ class Told:
     def __init__(self) -> None:
         self.to_end = False
         """A signal has arrived. What its handler raised may be lost: Python swallows exceptions in finalizers."""
-        self._terminated = False
+        self._raises = True
+        self._is_ending = False
         self._before: dict[int, Any] = {}
 
     def watch(self) -> None:
@@ -51,24 +52,30 @@ class Told:
         for number in (signal.SIGTERM, signal.SIGHUP):
             # Who has said what becomes of SIGHUP keeps that: nohup, too.
             if number == signal.SIGTERM or signal.getsignal(number) == signal.SIG_DFL:
-                self._before[number] = signal.signal(number, self._on_sigterm)
+                self._before[number] = signal.signal(number, self._on_signal)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_signal)
 
     def restore(self) -> None:
         """Puts the earlier handlers back."""
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _on_sigterm(self, number: int, frame: object) -> None:
-        self.to_end = True
-        if not self._terminated:  # a second signal must not interrupt what the first has begun
-            self._terminated = True
-            raise Terminated
+    def begin_to_end(self) -> None:
+        """The end has begun: from now on one more signal raises, to hasten it, and no further one. ``SIGHUP`` does not:
+        a terminal that hangs up sends it, and so may its shell.
+        """
+        self._raises = self._is_ending = True
 
-    def _on_sigint(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         self.to_end = True
-        raise KeyboardInterrupt
+        if number == signal.SIGHUP and self._is_ending:
+            return
+        # A second signal must not interrupt what the first has begun. Whoever presses Ctrl-C again may do so because
+        # what the first one raised is lost.
+        if self._raises or (number == signal.SIGINT and not self._is_ending):
+            self._raises = False
+            raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def raise_when_told() -> Told:

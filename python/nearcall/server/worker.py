@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import _core
 from .board import ParentsBoard, Question, WorkersBoard, new_board
 from .colleagues import Colleagues, meet, part
+from .kept import Kept
 from .server import Server
 from .signals import Terminated, raise_when_told
 
@@ -50,6 +51,8 @@ class Task:
     grace: float
     count: int
     """How many workers there are."""
+    kept: Kept
+    """What they keep together."""
 
 
 @dataclass
@@ -200,7 +203,7 @@ class _Inside:
                 _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
                 self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
                 server = self._make()
-                colleagues = Colleagues(self.number, self.task.count, self.board)
+                colleagues = Colleagues(self.number, self.task.count, self.board, self.task.kept)
                 listeners, urls = self.task.listeners, self.task.urls
                 states = server.serve_as_worker(listeners, urls, self.board.tell, _end_this, colleagues)
                 # If the parent is gone, the message does not matter: `end_with` ends this process.

@@ -8,6 +8,8 @@ worker there are
   its end, or dies, the worker finishes its calls and ends;
 - a channel for each URL, a socket pair through which the clients come;
 - a counter of the worker's clients that have gone.
+
+The workers share a memory (:mod:`.kept`), of which the parent knows nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from ..service.service import is_service
 from .board import Question
 from .health import ServerHealth
 from .instances import is_made_per_client
+from .kept import Kept
 from .listening import OF_LISTENERS, listen, make_listeners
 from .replacing import Place, Replacing
 from .server import Server
@@ -102,7 +105,9 @@ class Workers:
         of_servers = {name: value for name, value in options.items() if name not in OF_LISTENERS}
         self._listeners = make_listeners(self._asked, **of_listeners)
         self._urls: list[str] = []
-        self._earlier = self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace, count)
+        kept = Kept()
+        self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace, count, kept)
+        self._earlier = self._task
         self._slots = [Place(number) for number in range(count)]
         self._replacing = Replacing(self._slots, self._start)
         self._refresh = refresh
@@ -159,6 +164,7 @@ class Workers:
                     self._stop()
         finally:
             self._listeners.close()
+            self._task.kept.close()
 
     def _say(self, service: str, serving: bool) -> None:
         self._said[service] = serving

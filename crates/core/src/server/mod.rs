@@ -130,10 +130,10 @@ impl Server {
     }
 
     /// Stops the server: takes no new clients and no new calls, waits until the calls under way are finished, for at
-    /// most `grace`, and lets the workers return. Returns whether all calls were finished. The connections stay open
-    /// until [`Server::close`]. `in_hook`: the caller is a hook of a session or of a released object; this does not
-    /// wait for that hook.
-    pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
+    /// most `grace`, and lets the workers return. Asks now and then whether to `go_on` waiting. Returns whether all calls
+    /// were finished. The connections stay open until [`Server::close`]. `in_hook`: the caller is a hook of a session or of
+    /// a released object; this does not wait for that hook.
+    pub fn stop(&self, grace: Duration, in_hook: bool, go_on: &mut dyn FnMut() -> bool) -> bool {
         self.shared.mailbox.spare_hook(in_hook);
         self.shared.reach(STOPPING);
         for handler in &self.directory.native_handlers {
@@ -148,6 +148,9 @@ impl Server {
             std::thread::sleep(Duration::from_millis(1));
             finished = self.has_finished();
             if Instant::now() >= look {
+                if !go_on() {
+                    break;
+                }
                 // A client that sends nothing does not wake the receiving thread, which must end its wait for that
                 // client.
                 self.shared.mailbox.wake();

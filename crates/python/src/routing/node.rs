@@ -10,8 +10,8 @@ use nearcall_core::{Failure, is_past};
 use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Taking, Transaction,
-    Waiter, WhenFull, Work,
+    Counts, Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Taking,
+    Transaction, Waiter, WhenFull, Work,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView};
@@ -73,6 +73,9 @@ impl RouteEndpoint {
         (counts.sent, hard, soft, counts.dropped, counts.handed_on, queued, bytes, counts.connected, why)
     }
 }
+
+/// How many endpoints have left, and the first seven of their [counts](RouteEndpoint::counts).
+type LeftCounts = (u64, u64, u64, u64, u64, u64, usize, usize);
 
 /// Sends and takes messages.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -329,9 +332,12 @@ impl RouteNode {
         detach(py, || self.node.direct(name)).map(RouteEndpoint).map_err(|error| failed(py, &error))
     }
 
-    /// All endpoints in use.
-    fn endpoints(&self) -> Vec<RouteEndpoint> {
-        self.node.endpoints().into_iter().map(RouteEndpoint).collect()
+    /// All endpoints in use, and what those have done together that have left.
+    fn endpoints(&self) -> (Vec<RouteEndpoint>, LeftCounts) {
+        let (endpoints, number, left) = self.node.endpoints();
+        let Counts { sent, failed_hard, failed_soft, dropped, handed_on, queued, queued_bytes, .. } = left;
+        let left = (number, sent, failed_hard, failed_soft, dropped, handed_on, queued, queued_bytes);
+        (endpoints.into_iter().map(RouteEndpoint).collect(), left)
     }
 
     /// Whether a table is in force, and all its endpoints are connected.

@@ -15,6 +15,7 @@ use nearcall_core::{Body, Failure, Kind, Malformed, Outgoing};
 use pyo3::prelude::*;
 
 use crate::gil::interpreter::detach;
+use crate::serving::served::late;
 
 /// `HealthCheckResponse.ServingStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,9 @@ impl Known {
         // The name was read without error when the call arrived.
         let status = self.status(service(&watch.request).unwrap_or_default());
         if watch.told != Some(status) {
-            match watch.call.try_send_item(&Outgoing::new(Kind::Item, Body::Whole(&response(status)))) {
+            let item = response(status);
+            let item = Outgoing::new(Kind::Item, Body::Whole(&item));
+            match watch.call.try_send_item(&item, watch.request.deadline) {
                 Ok(ItemOutcome::Sent) => self.watches.get_mut(&key)?.told = Some(status),
                 // `changed` is called when the client has room.
                 Ok(ItemOutcome::NoCredit) => {}
@@ -86,8 +89,10 @@ impl States {
         let over: Vec<Watch> = keys.into_iter().filter_map(|key| known.tell(key)).collect();
         drop(known);
         for watch in over {
+            let is_late = watch.request.is_late();
+            let stopping = || Failure::new(Failure::UNAVAILABLE, "the server is stopping");
             // If the call is cancelled, the failure reaches nobody.
-            watch.request.fail(&Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
+            watch.request.fail(&if is_late { late("Watch") } else { stopping() });
         }
     }
 }

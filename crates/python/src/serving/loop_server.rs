@@ -121,6 +121,12 @@ impl LoopCall {
         self.tell_end(py, Some(code));
     }
 
+    /// Ends the call because its deadline has passed.
+    fn fail_late(&self, py: Python<'_>) {
+        let code = fail(self.served(), &self.request, &late(&self.served().name));
+        self.tell_end(py, Some(code));
+    }
+
     /// The handler has returned: nothing more is received for the call, and the call counts no more. A call that was
     /// not ended by then ends without a message.
     pub(crate) fn forget(&self, py: Python<'_>) {
@@ -249,9 +255,7 @@ impl LoopRequest {
 
     /// Ends the call because its deadline has passed.
     fn fail_late(&self, py: Python<'_>) -> PyResult<()> {
-        let call = self.under_way(py)?;
-        let code = fail(call.served(), &call.request, &late(&call.served().name));
-        call.tell_end(py, Some(code));
+        self.under_way(py)?.fail_late(py);
         Ok(())
     }
 
@@ -281,19 +285,23 @@ impl LoopRequest {
         }
     }
 
-    /// Sends an item of the server's stream. Returns `True` if it was sent, `False` if the client gave the call up, and
-    /// `None` if the client must take earlier items first: then `changed` tells when to try again.
+    /// Sends an item of the server's stream. Returns `True` if it was sent, `False` if the client gave the call up or its deadline has
+    /// passed, which ends it, and `None` if the client must take earlier items first: then `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let this = self.under_way(py)?;
         let call = tracked(&this.request)?;
         let mut encoded = this.of.encode_reply(this.served(), this.request.connection(), item)?;
-        let sent = encoded.send(py, |body| call.try_send_item(&this.request.item(body)));
+        let sent = encoded.send(py, |body| call.try_send_item(&this.request.item(body), this.request.deadline));
         Ok(match sent.map_err(|error| too_long(py, &this.served().name, &error))? {
             ItemOutcome::Sent => {
                 encoded.sent();
                 Some(true)
             }
-            ItemOutcome::Cancelled | ItemOutcome::Late => Some(false),
+            ItemOutcome::Cancelled => Some(false),
+            ItemOutcome::Late => {
+                this.fail_late(py);
+                Some(false)
+            }
             ItemOutcome::NoCredit => None,
         })
     }

@@ -23,7 +23,7 @@ use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::entered::Entered;
 use crate::gil::errors::{no_stream, raise};
-use crate::gil::interpreter::{Turns, attach, detach};
+use crate::gil::interpreter::{Turns, attach, detach, waiting};
 use crate::gil::rest::{Others, rest};
 use crate::options::common::{options, seconds};
 use crate::options::listeners::Listeners;
@@ -199,11 +199,12 @@ impl Server {
         }
     }
 
-    /// Stops the server: calls under way may go on for at most `grace` seconds. Returns whether all have finished. With
-    /// `in_hook`, a hook of a session or `on_release` calls this, and is not waited for.
-    fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> bool {
+    /// Stops the server: calls under way may go on for at most `grace` seconds, and no longer once a signal's handler has
+    /// raised. Returns whether all have finished. With `in_hook`, a hook of a session or `on_release` calls this, and is not
+    /// waited for.
+    fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> PyResult<bool> {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        detach(py, || self.of.core.stop(grace, in_hook))
+        waiting(py, |go_on| self.of.core.stop(grace, in_hook, go_on))
     }
 
     /// Closes all connections, after the workers have returned. The hooks for departed clients and released objects

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use nearcall_core::lock::{Mutex, around_sleep};
 use nearcall_core::server::{CallObserver, ItemOutcome, Request, ServerCall};
@@ -17,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::gil::interpreter::detach;
 use crate::serving::context::Call;
-use crate::serving::served::{describe_for, too_long_failure};
+use crate::serving::served::{describe_for, end_late, late, too_long_failure};
 use crate::values::encoded::Encoded;
 use crate::values::plan::Method;
 
@@ -48,12 +49,12 @@ impl Item {
         size_of::<Self>() + self.body.len() + buffers.sum::<usize>()
     }
 
-    fn send(&self, call: &ServerCall) -> Result<ItemOutcome, LinkError> {
+    fn send(&self, call: &ServerCall, until: Option<Instant>) -> Result<ItemOutcome, LinkError> {
         let Some(buffers) = &self.buffers else {
-            return call.try_send_item(&Outgoing::new(Kind::Item, Body::Whole(&self.body)));
+            return call.try_send_item(&Outgoing::new(Kind::Item, Body::Whole(&self.body)), until);
         };
         let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(Vec::as_slice).collect();
-        call.try_send_item(&Outgoing::new(Kind::Item, Body::Parts(&self.body, &slices)))
+        call.try_send_item(&Outgoing::new(Kind::Item, Body::Parts(&self.body, &slices)), until)
     }
 }
 
@@ -247,7 +248,8 @@ impl Subscriber {
     /// place after that; `None` if the subscription is over.
     fn send(&self, channel: &Channel) -> Option<u64> {
         let mut place = self.place.lock();
-        let connection = Arc::clone(place.owner.as_ref()?.request().connection());
+        let request = place.owner.as_ref()?.request();
+        let (connection, until) = (Arc::clone(request.connection()), request.deadline);
         let end = loop {
             if self.call.is_cancelled() {
                 break End::Gone;
@@ -261,11 +263,12 @@ impl Subscriber {
                 Next::Behind => break End::Failed(channel.too_slow()),
                 Next::Closed => break End::Closed,
             };
-            match item.send(&self.call) {
+            match item.send(&self.call, until) {
                 Ok(ItemOutcome::Sent) => place.next += 1,
                 // `changed` is called when there is room.
                 Ok(ItemOutcome::NoCredit) => return Some(place.next),
-                Ok(ItemOutcome::Cancelled | ItemOutcome::Late) => break End::Gone,
+                Ok(ItemOutcome::Cancelled) => break End::Gone,
+                Ok(ItemOutcome::Late) => break End::Failed(late(&channel.method.get().name)),
                 Err(error) => break End::Failed(too_long_failure(&channel.method.get().name, &error)),
             }
         };
@@ -280,7 +283,11 @@ impl Subscriber {
             match end {
                 End::Gone => request.forget(),
                 // If the end cannot be sent, there is nobody left to send it to.
-                End::Closed => drop(request.end_stream()),
+                End::Closed => {
+                    if end_late(channel.method.get(), request).is_none() {
+                        drop(request.end_stream());
+                    }
+                }
                 End::Failed(failure) => request.fail(&failure),
             }
             request.finish();

@@ -8,6 +8,7 @@
 mod thread;
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -70,6 +71,22 @@ pub struct Counts {
     pub queued_bytes: usize,
     /// Whether there is a connection.
     pub connected: bool,
+}
+
+/// What has happened at two endpoints.
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        *self = Self {
+            sent: self.sent + other.sent,
+            failed_hard: self.failed_hard + other.failed_hard,
+            failed_soft: self.failed_soft + other.failed_soft,
+            dropped: self.dropped + other.dropped,
+            handed_on: self.handed_on + other.handed_on,
+            queued: self.queued + other.queued,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+            connected: self.connected || other.connected,
+        };
+    }
 }
 
 /// A receiver of messages.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nearcall_platform::clock;
+use nearcall_platform::clock::{self, is_past};
 use nearcall_platform::fault::contained;
 use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
@@ -312,11 +312,15 @@ impl ServerCall {
         state.cancelled || state.over || state.ended || !state.items.is_empty()
     }
 
-    /// Sends an item if there is credit for it, and the client reads what it is sent.
+    /// Sends an item if the call's deadline, `until`, has not passed, there is credit for the item, and the client reads
+    /// what it is sent. After the deadline a caller gets nothing but word of that.
     ///
     /// # Errors
     /// As [`Request::reply`](crate::server::Request::reply).
-    pub fn try_send_item(&self, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+    pub fn try_send_item(&self, item: &Outgoing<'_>, until: Option<Instant>) -> Result<ItemOutcome, LinkError> {
+        if is_past(until) {
+            return Ok(ItemOutcome::Late);
+        }
         let is_one_of_many = {
             let mut state = self.state.lock();
             if state.cancelled || state.over {

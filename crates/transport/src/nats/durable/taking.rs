@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
-use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::consumer::AckPolicy;
+use async_nats::jetstream::consumer::pull::{self, MessagesErrorKind};
 use async_nats::jetstream::message::{Acker, Message};
 use futures_util::{FutureExt as _, StreamExt as _};
 use nearcall_platform::lock::Mutex;
@@ -21,7 +22,8 @@ use crate::options::Options;
 
 /// So many messages may be with this process, and not handled yet.
 const MAX_TAKEN: u32 = 64;
-/// How long the NATS server waits for word of a message before it gives it to another member of the group.
+/// How long the NATS server waits for word of a message before it gives it to another member of the group. This side waits twice as long
+/// for word that the server has messages for it, or none.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it gets word.
 const BEAT: Duration = Duration::from_secs(2);
@@ -102,16 +104,19 @@ impl Taker for Member {
             ..pull::Config::default()
         };
         let consumer = stream.get_or_create_consumer(&self.group, config).await.map_err(|error| failed(&error))?;
-        // What is on its way counts as not handled, too.
-        let messages = consumer.stream().max_messages_per_batch(MAX_TAKEN as usize / 2).messages().await;
+        // What is on its way counts as not handled, too. The server says now and then that it knows of the wish for messages:
+        // one that was lost would else be noticed when it has expired, after half a minute.
+        let messages = consumer.stream().max_messages_per_batch(MAX_TAKEN as usize / 2).heartbeat(PATIENCE);
+        let messages = messages.messages().await;
         Ok((broker, messages.map_err(|error| failed(&error))?))
     }
 
     async fn pass_on(&self, _broker: &Broker, messages: &mut pull::Stream) {
         loop {
+            // While there is no room, nobody looks for the server's word.
+            let was_full = self.room.available_permits() == 0;
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
-            // A heartbeat that is missing, or a consumer that was taken away: begin anew.
-            let Some(Ok(message)) = messages.next().await else { return };
+            let Some(message) = next(messages, was_full).await else { return };
             let (tell, told) = oneshot::channel();
             let times = message.info().map_or(1, |info| info.delivered);
             let (message, acker) = Message::split(message);
@@ -130,6 +135,22 @@ impl Taker for Member {
         drop(messages);
         _ = timeout(FAREWELL, self.room.acquire_many(MAX_TAKEN)).await;
         broker.flush(PATIENCE).await;
+    }
+}
+
+/// The next message. `None` if the server has said nothing for too long, or the consumer was taken away. With `looks_late` some of
+/// its word may have come and not been seen.
+async fn next(messages: &mut pull::Stream, mut looks_late: bool) -> Option<Message> {
+    loop {
+        // The library looks how late it is only when it is asked.
+        match timeout(PATIENCE, messages.next()).await {
+            Err(_) => {}
+            Ok(Some(Ok(message))) => return Some(message),
+            Ok(Some(Err(error))) if looks_late && error.kind() == MessagesErrorKind::MissingHeartbeat => {
+                looks_late = false;
+            }
+            Ok(_) => return None,
+        }
     }
 }
 

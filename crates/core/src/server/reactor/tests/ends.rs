@@ -23,7 +23,7 @@ fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
     scene.server.shared.mailbox.released(Box::new(()));
     let release = scene.server.take_hook().expect("one is there");
-    scene.server.stop(Duration::ZERO, false);
+    scene.server.stop(Duration::ZERO, false, &mut || true);
     scene.server.close();
     assert!(scene.server.shared.crew.begin(), "another handler runs, and one may");
     assert!(scene.server.accept(release).is_none());

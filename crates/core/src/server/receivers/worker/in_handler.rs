@@ -50,10 +50,7 @@ impl Server {
         until: Option<Instant>,
     ) -> Result<ItemOutcome, LinkError> {
         loop {
-            if is_past(until) {
-                return Ok(ItemOutcome::Late);
-            }
-            match call.try_send_item(item)? {
+            match call.try_send_item(item, until)? {
                 ItemOutcome::NoCredit if self.is_stopped() => return Ok(ItemOutcome::Cancelled),
                 ItemOutcome::NoCredit => {}
                 outcome => return Ok(outcome),
