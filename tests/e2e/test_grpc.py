@@ -139,7 +139,9 @@ def test_a_client_without_a_class_is_refused(server: ServerProcess) -> None:
 
 
 def test_a_class_that_cannot_cross_is_refused_in_words(server: ServerProcess) -> None:
-    with pytest.raises(TypeError, match=r"Shop.watch\(\) cannot be served over gRPC: parameter 'shop' is a reference"):
+    with pytest.raises(
+        TypeError, match=r"Shop.watch\(\) cannot be served over gRPC and HTTP: parameter 'shop' is a reference"
+    ):
         nearcall.connect(server.urls[0], Watched)
 
     async def main() -> None:

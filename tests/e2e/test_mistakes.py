@@ -290,6 +290,16 @@ def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
         nearcall.Server(Store(), f"unix://{missing}/socket").start()
 
 
+def test_a_directory_in_which_no_file_can_be_made() -> None:
+    with pytest.raises(OSError, match="no file can be made in the directory /proc; take another one"):
+        nearcall.Server(Store(), "unix:///proc/store.sock").start()
+
+
+def test_a_misspelt_scheme() -> None:
+    with pytest.raises(nearcall.InvalidArgument, match=r"shmm: is no transport known here: did you mean shm://name\?"):
+        nearcall.connect("shmm://store", Store)
+
+
 def test_a_certificate_s_names_are_shown_as_they_are_written(certificates: Path) -> None:
     tls = TLS(cert=certificates / "server.pem", key=certificates / "server.key")
     with (

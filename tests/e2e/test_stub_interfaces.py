@@ -231,9 +231,23 @@ def test_both_checkers_know_them(stub: Any, tmp_path: Path) -> None:
         for name, source in (("of_class", TARGET), ("of_url", server.urls[0])):
             (tmp_path / f"{name}.py").write_text(stub(source), encoding="utf-8")
             (tmp_path / f"{name}_in_loop.py").write_text(stub("--async", source), encoding="utf-8")
-    use = tmp_path / "use.py"
-    use.write_text(USE, encoding="utf-8")
-    wrong = {number for number, line in enumerate(USE.splitlines(), 1) if line.endswith("# error")}
+    assert_both_find(USE, tmp_path)
+
+
+def test_both_checkers_know_what_a_client_of_a_proto_may_send(stub: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyright")
+    pytest.importorskip("grpc_tools")
+    proto = tmp_path / "log.proto"
+    proto.write_text(PROTO, encoding="utf-8")
+    for name, flags in (("of_proto", ["--client"]), ("of_proto_in_loop", ["--async", "--client"])):
+        (tmp_path / f"{name}.py").write_text(stub(*flags, str(proto)), encoding="utf-8")
+    assert_both_find(USE_OF_PROTO, tmp_path)
+
+
+def assert_both_find(use: str, tmp_path: Path) -> None:
+    """mypy and pyright, both strict, refuse the lines that end with ``# error``, and no others."""
+    (tmp_path / "use.py").write_text(use, encoding="utf-8")
+    wrong = {number for number, line in enumerate(use.splitlines(), 1) if line.endswith("# error")}
     paths = sorted(map(str, tmp_path.glob("*.py")))
     settings = {"include": [str(tmp_path)], "extraPaths": [str(ROOT), str(ROOT / "python")], "pythonVersion": "3.10"}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings | {"typeCheckingMode": "strict"}))
@@ -346,6 +360,58 @@ async def loops() -> None:
     async with nearcall.aio.connect("shm://shop", of_url_in_loop.AsyncShop) as shop2:
         assert_type(await shop2.find("a"), list[of_url_in_loop.Item])
         await shop2.find(1)  # error
+"""
+
+
+PROTO = """
+syntax = "proto3";
+message Line { string text = 1; }
+service Log {
+  rpc Put(stream Line) returns (Line);
+  rpc Chat(stream Line) returns (stream Line);
+}
+"""
+USE_OF_PROTO = """
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from typing_extensions import assert_type
+
+import nearcall
+import of_proto
+import of_proto_in_loop
+
+
+async def later() -> AsyncIterator[of_proto_in_loop.Line]:
+    yield of_proto_in_loop.Line()
+
+
+async def later_in_threads() -> AsyncIterator[of_proto.Line]:
+    yield of_proto.Line()
+
+
+def threads() -> None:
+    lines = [of_proto.Line(text="a")]
+    with nearcall.connect("grpc://there:1", of_proto.Log) as log:
+        assert_type(log.put(lines), of_proto.Line)
+        log.put(iter(lines))
+        log.put(line for line in lines)
+        with log.chat(lines) as replies:
+            assert_type(next(replies), of_proto.Line)
+        log.put(["a"])  # error
+        log.put(later_in_threads())  # error
+
+
+async def loops() -> None:
+    lines = [of_proto_in_loop.Line(text="a")]
+    async with nearcall.aio.connect("grpc://there:1", of_proto_in_loop.AsyncLog) as log:
+        assert_type(await log.put(lines), of_proto_in_loop.Line)
+        assert_type(await log.put(later()), of_proto_in_loop.Line)
+        async with log.chat(iter(lines)) as replies:
+            assert_type(await anext(replies), of_proto_in_loop.Line)
+        assert_type([line async for line in log.chat(later())], list[of_proto_in_loop.Line])
+        await log.put(["a"])  # error
 """
 
 

@@ -485,6 +485,10 @@ def test_a_traceback_cannot_control_a_terminal(run: Any) -> None:
     ("argv", "message"),
     [
         (["lst"], "nearcall: there is no command 'lst': did you mean list? (see nearcall --help)"),
+        (
+            ["choose"],
+            "nearcall: there is no command 'choose': did you mean nearcall-lab choose? (see nearcall --help)",
+        ),
         (["plugin", "nw"], "nearcall plugin: there is no command 'nw': did you mean new? (see nearcall plugin --help)"),
         (
             ["call"],

@@ -35,6 +35,9 @@ def color(*names: str) -> Any:
     return enum.Enum("Color", [(name, name) for name in names])
 
 
+One, Two, Three = (dataclasses.make_dataclass(name, [("x", int)]) for name in ("One", "Two", "Three"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -52,6 +55,9 @@ def color(*names: str) -> Any:
         (color("RED", "BLUE"), color("BLUE", "RED"), "the number 1 was that of RED and is that of BLUE"),
         (color("RED", "BLUE"), color("RED"), "BLUE, number 2, is gone"),
         (int, Annotated[int, nearcall.field(type="int32")], None),
+        (int | str, int | str | list[int], None),
+        (One | Two, One | Two | Three, None),
+        (One | Two, Two | One, "'one' had the number 1 and has 2"),
         (
             point(("x", int), ("y", str)),
             point(("y", Annotated[str, nearcall.field(2)]), ("x", Annotated[int, nearcall.field(1)])),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import nearcall
 from nearcall.codec.protobuf.errors import CodingError
 
 from .everything import Everything, Pair, Plain, Tree, everything, plain, same
@@ -96,6 +98,28 @@ def test_arrays_go_through_google() -> None:
         assert back.dtype == array.dtype
         assert back.shape == array.shape
         assert (back == array).all()
+
+
+def test_an_array_of_records_is_refused() -> None:
+    with pytest.raises(CodingError, match="cannot be sent in Protobuf: send plain arrays"):
+        Peer(np.ndarray).encode(np.zeros(2, [("a", "<i4"), ("b", "<f8")]))
+
+
+class Percent:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+nearcall.register_type(Percent, to=Annotated[int, msgspec.Meta(ge=0, le=100)], give=lambda percent: percent.number)
+
+
+def test_limits_of_what_travels_hold_for_what_is_made_of_it() -> None:
+    peer = Peer(Percent)
+    assert peer.through(Percent(7)).number == 7
+    with pytest.raises(CodingError, match="expected int <= 100"):
+        peer.encode(Percent(101))
+    with pytest.raises(CodingError, match="expected int >= 0"):
+        peer.strict.decode(b'{"value": -1}', 100)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_what_has_no_counterpart_is_refused_in_one_line_that_names_it(annotation
         def take(self, value: annotation, more: int) -> None: ...
 
     Service.take.__annotations__["value"] = annotation
-    with pytest.raises(TypeError, match=r"Service\.take\(\) cannot be served over gRPC") as caught:
+    with pytest.raises(TypeError, match=r"Service\.take\(\) cannot be served over gRPC and HTTP") as caught:
         messages(nearcall.service(Service))
     text = str(caught.value)
     assert says in text

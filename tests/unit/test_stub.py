@@ -240,11 +240,15 @@ def test_streams_are_a_clients_if_only_clients_have_the_module(
 ) -> None:
     file = tmp_path / "file.proto"
     file.write_text(EVERYTHING, encoding="utf-8")
-    for flags, item in (
-        ([], "collections.abc.Iterator[Item]"),
-        (["--async"], "collections.abc.AsyncIterator[Item]"),
-        (["--client"], "nearcall.Stream[Item]"),
-        (["--async", "--client"], "nearcall.aio.AsyncStream[Item]"),
+    for flags, item, taken in (
+        ([], "collections.abc.Iterator[Item]", "collections.abc.Iterator[Item]"),
+        (["--async"], "collections.abc.AsyncIterator[Item]", "collections.abc.AsyncIterator[Item]"),
+        (["--client"], "nearcall.Stream[Item]", "collections.abc.Iterable[Item]"),
+        (
+            ["--async", "--client"],
+            "nearcall.aio.AsyncStream[Item]",
+            "collections.abc.AsyncIterable[Item] | collections.abc.Iterable[Item]",
+        ),
     ):
         assert cli.main(["stub", *flags, str(file)]) == 0
         text = capsys.readouterr().out
@@ -253,10 +257,8 @@ def test_streams_are_a_clients_if_only_clients_have_the_module(
             == f'"""Made by ``{" ".join(["nearcall stub", *flags])}`` of file.proto; do not edit."""'
         )
         assert f"def list(self, request: ItemPart) -> {item}: ..." in text
-        assert (
-            f"def chat(self, requests: collections.abc.{'Async' * ('--async' in flags)}Iterator[Item]) -> {item}"
-            in text
-        )
+        assert f"def put(self, requests: {taken}) -> Empty: ..." in text
+        assert f"def chat(self, requests: {taken}) -> {item}: ..." in text
         module = imported(text, tmp_path)
         assert plan_of(module.AsyncShop if "--async" in flags else module.Shop).methods[2].kind == "server_stream"
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::frame::paths::misspelled;
 use crate::places::place::{Place, Reconnect};
 use crate::transports::TABLE;
 
@@ -92,6 +93,9 @@ impl FromStr for Url {
             if let Some(form) = form_of(scheme) {
                 return Err(bad(format!("the scheme is in lower case: write {form}")));
             }
+            if let Some(meant) = TABLE.iter().find(|transport| misspelled(transport.scheme(), scheme)) {
+                return Err(bad(format!("{scheme}: is no transport known here: did you mean {}?", meant.form)));
+            }
             let forms: Vec<_> = TABLE.iter().map(|transport| transport.form).collect();
             return Err(bad(format!("{scheme}: is no transport known here; there are {}", forms.join(", "))));
         };
@@ -151,7 +155,10 @@ mod tests {
             ("tcp://host", "tcp://127.0.0.1:7000"),
             ("tls://:1", "tls://127.0.0.1:7000"),
             ("tcp://host:99999", "no port"),
-            ("ftp://x", "no transport known"),
+            ("ftp://x", "no transport known here; there are shm://name, "),
+            ("shmm://calc", "no transport known here: did you mean shm://name?"),
+            ("grcp://host:1", "did you mean grpc://host:port?"),
+            ("unx:///run/calc.sock", "did you mean unix:///path?"),
             ("shm:/calc", "write shm://name"),
             ("unix:/run/calc.sock", "write unix:///path"),
             ("localhost:7000", "write a scheme in front"),

@@ -63,7 +63,25 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    _speak_utf8()
     return carry_out(_parse(argv))
+
+
+def _speak_utf8() -> None:
+    """Has files and pipes in UTF-8, whatever the locale is: programs read what a command prints, and JSON, a ``.proto``
+    and a module of Python are in UTF-8. A terminal is shown what it can show.
+    """
+    import io
+    import sys
+
+    for stream in (sys.stdin, sys.stdout):
+        if not isinstance(stream, io.TextIOWrapper) or stream.closed:
+            continue
+        if not stream.isatty():
+            if stream.encoding.lower() not in ("utf-8", "utf8"):
+                stream.reconfigure(encoding="utf-8", errors=stream.errors)
+        elif stream is sys.stdout:
+            stream.reconfigure(errors="backslashreplace")
 
 
 def carry_out(options: argparse.Namespace) -> int:
@@ -101,6 +119,12 @@ def _message(error: Exception) -> str:
         return f"{error.code.name}: {error.message}{details}"
     return str(error) or type(error).__name__
 
+
+_OF_THE_LAB = (
+    *("choose", "compare", "cross-check", "demo", "doctor", "floor", "grpc-load"),
+    *("install", "report", "reproduce", "run", "runtime", "study"),
+)
+"""Commands of nearcall-lab that are none here."""
 
 _FIRST_STEPS = """\
 first steps, with a class Calculator in calculator.py:
@@ -141,6 +165,7 @@ def parser() -> argparse.ArgumentParser:
     )
     command_line.add_argument("--version", action="version", version=f"nearcall {_version()}")
     command_line.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    command_line.elsewhere = {name: f"nearcall-lab {name}" for name in _OF_THE_LAB}
     commands = command_line.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (
         serve,

@@ -1,4 +1,4 @@
-"""``nearcall openapi MODULE:CLASS``, or of a server of gRPC"""
+"""``nearcall openapi MODULE:CLASS ...``, or of a server of gRPC"""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "openapi",
-        help="print the OpenAPI document of a service, for callers in JSON",
-        description="Print the OpenAPI document of a service: its methods without streams, as they are called over "
-        "http:// in JSON. A service is given by its class, or by a gRPC server's URL, which needs reflection.",
+        usage="nearcall openapi [options] MODULE:CLASS ... | URL",
+        help="print the OpenAPI document of services, for callers in JSON",
+        description="Print the OpenAPI document of one service, or of several that one server has: their methods "
+        "without streams, as they are called over http:// in JSON. Services are given by their classes, or by a gRPC "
+        "server's URL, which needs reflection.",
         epilog="example: nearcall openapi calculator:Calculator > calculator.json",
     )
-    parser.add_argument("url", metavar="MODULE:CLASS", help="the service's class, also FILE.py:CLASS; or a URL")
     parser.add_argument(
-        "--api-version", metavar="TEXT", default="1", help="what it says of the service's version (default: 1)"
+        "sources", metavar="MODULE:CLASS", nargs="+", help="a service's class, also FILE.py:CLASS; or a URL"
+    )
+    parser.add_argument(
+        "--api-version", metavar="TEXT", default="1", help="what it says of the version of the services (default: 1)"
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -41,9 +45,24 @@ def run(options: argparse.Namespace) -> None:
     """Prints the document."""
     from ..codec.protobuf.openapi import openapi_document
 
-    services = _of_server(options) if is_url(options.url) else [service_messages(options.url)]
-    document = openapi_document(services, options.api_version)
+    document = openapi_document(_services(options), options.api_version)
     print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _services(options: argparse.Namespace) -> list[ServiceMessages]:
+    sources: list[str] = options.sources
+    urls = list(filter(is_url, sources))
+    if urls and len(sources) > 1:
+        raise UsageError(f"{urls[0]}: give classes, or one URL")
+    if urls:
+        options.url = urls[0]
+        return _of_server(options)
+    found: dict[str, ServiceMessages] = {}
+    for source in sources:
+        service = service_messages(source)
+        if found.setdefault(service.full_name, service) is not service:
+            raise UsageError(f"{source}: another of the services is called {service.full_name}, and a path is of one")
+    return list(found.values())
 
 
 def _of_server(options: argparse.Namespace) -> list[ServiceMessages]:

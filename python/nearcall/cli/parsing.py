@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 __all__ = ["CommandParser"]
@@ -22,6 +23,8 @@ class CommandParser(argparse.ArgumentParser):
     """Whether options stand before the arguments alone: these are another program's, with options of its own."""
     instead: str = ""
     """What to write in place of too many arguments, for the message."""
+    elsewhere: Mapping[str, str] = {}
+    """Commands that another program has: how each is written there."""
     _inside = False
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -47,7 +50,8 @@ class CommandParser(argparse.ArgumentParser):
             choice = _NO_CHOICE.search(message)
             if choice is None:  # without a command the program shows its help
                 self.exit(2, self.format_help())
-            message = f"there is no command '{choice[1]}'{self._meant(choice[1], self._commands())}"
+            meant = self._meant(choice[1], [*self._commands(), *self.elsewhere])
+            message = f"there is no command '{choice[1]}'{meant}"
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _not_known(self, extras: list[str]) -> str:
@@ -60,7 +64,6 @@ class CommandParser(argparse.ArgumentParser):
     def _commands(self) -> list[str]:
         return [name for action in self._actions for name in action.choices or ()]
 
-    @staticmethod
-    def _meant(given: str, known: list[str]) -> str:
+    def _meant(self, given: str, known: list[str]) -> str:
         close = difflib.get_close_matches(given, known, n=1)
-        return f": did you mean {close[0]}?" if close else ""
+        return f": did you mean {self.elsewhere.get(close[0], close[0])}?" if close else ""

@@ -111,7 +111,7 @@ def _of_files(options: argparse.Namespace) -> str:
         out = Path(folder) / "files.binpb"
         command = [*_protoc(), *(f"-I{each}" for each in folders), f"--descriptor_set_out={out}"]
         command += ["--include_imports", "--include_source_info", *files]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             raise UsageError(f"protoc refuses: {done.stderr.strip()}")
         sources = read_sources(out.read_bytes())

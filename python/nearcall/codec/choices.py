@@ -13,7 +13,7 @@ import re
 import typing
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as shapes
@@ -27,7 +27,7 @@ from .construction import empty_object
 from .inspection import UnsupportedTypeError
 from .senders import refuses_extra
 
-__all__ = ["told_apart"]
+__all__ = ["Same", "StandIn", "told_apart"]
 
 
 def told_apart(annotation: Any, types: dict[type, CarriedType]) -> Any:
@@ -59,10 +59,10 @@ class _Stands(type):
         return fits(instance)
 
 
-class _StandIn(CarriedType):
+class StandIn(CarriedType):
     """How values of a type travel for which a class stands."""
 
-    __slots__ = ("_fits", "written")
+    __slots__ = ("_fits", "members", "written")
 
     def __init__(self, written: Any, outer: OuterType, to: Any, *, give: Any, make: Any) -> None:
         fits: Any = outer.fits
@@ -71,6 +71,9 @@ class _StandIn(CarriedType):
         self.kinds = outer.accepts
         self.is_named = self.shows_sent = False
         self.written = written
+        """The type: a union, or a class with one in its fields."""
+        self.members: tuple[Any, ...] = ()
+        """The types of the union's members; for each the type that travels has a field. Empty for a class."""
         self._fits = fits
 
     def fits(self, value: Any) -> bool:
@@ -130,8 +133,9 @@ class _Rewriter:
                 raise ValueError(f"it has {len(given)} of {', '.join(names)}, not one")
             return given[0]
 
-        carried = _StandIn(bare, outer_type(bare, self._types), data, give=give, make=make)
+        carried = StandIn(bare, outer_type(bare, self._types), data, give=give, make=make)
         carried.form = " or ".join(f"{{'{name}': ...}}" for name in names)
+        carried.members = tuple(inside)
         stand_in = self._add(carried)
         return optional[stand_in] if none else stand_in
 
@@ -142,11 +146,14 @@ class _Rewriter:
         if fields is None:
             return annotation
         outer = OuterType((cls,), partial(_is_exactly, cls))
-        carried = _StandIn(annotation, outer, object, give=None, make=None)
+        carried = StandIn(annotation, outer, object, give=None, make=None)
         # Before the fields, which may be of the class itself.
         stand_in = self._add(carried)
         hints = field_hints(annotation)
-        declared: Any = [(name, self.rewritten(hints[name]), default) for name, default in fields.items()]
+        declared: list[Any] = []
+        for name, field in fields.items():
+            kind = self.rewritten(hints[name])
+            declared.append((name, kind, field.declared(is_same=kind is hints[name])))
         data: Any = msgspec.defstruct(re.sub(r"\W+", "_", type_name(annotation)), declared, kw_only=True)
         refuse_more = refuses_extra(carried.name, cls, list(fields))
 
@@ -160,7 +167,7 @@ class _Rewriter:
 
     def _known(self, annotation: Any) -> Any | None:
         """The class that stands for a type already."""
-        stand_ins = (each for each in self._types.values() if isinstance(each, _StandIn))
+        stand_ins = (each for each in self._types.values() if isinstance(each, StandIn))
         return next((each.cls for each in stand_ins if each.written == annotation), None)
 
     def _add(self, carried: CarriedType) -> Any:
@@ -176,37 +183,73 @@ def _has_fields(cls: Any) -> bool:
     return any(hasattr(cls, mark) for mark in ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"))
 
 
-def _fields(cls: Any) -> dict[str, Any] | None:
-    """The fields of a class, each with what msgspec takes for its default; ``None`` if these are not all there is."""
-    found: dict[str, Any] = {}
+class Same:
+    """Makes the very object each time: a default that is as in the class, and that msgspec would copy or refuse."""
+
+    __slots__ = ("default",)
+
+    def __init__(self, default: Any) -> None:
+        self.default = default
+
+    def __call__(self) -> Any:
+        """The default."""
+        return self.default
+
+
+class _Field(NamedTuple):
+    """A field of a class, with what msgspec has of it."""
+
+    default: Any = msgspec.NODEFAULT
+    factory: Any = msgspec.NODEFAULT
+    sent_as: str | None = None
+    """Its name in a message, if that is another one."""
+
+    def declared(self, *, is_same: bool) -> Any:
+        """The field of what takes the place of the class. ``is_same``: it is of the same type."""
+        default: Any = self.default
+        if self.factory is not msgspec.NODEFAULT:
+            return msgspec.field(default_factory=self.factory, name=self.sent_as)
+        if default is msgspec.NODEFAULT:
+            return msgspec.field(name=self.sent_as)
+        if default is None or (is_same and not isinstance(default, _CHANGEABLE)):
+            return msgspec.field(default=default, name=self.sent_as)
+        return msgspec.field(default_factory=Same(default), name=self.sent_as)
+
+
+_CHANGEABLE: Final = (list, dict, set, bytearray, msgspec.Struct)
+"""Classes of defaults of which msgspec makes copies, or which it refuses."""
+
+
+def _fields(cls: Any) -> dict[str, _Field] | None:
+    """The fields of a class by their names; ``None`` if these are not all there is."""
+    found: dict[str, _Field] = {}
     if hasattr(cls, "__struct_fields__"):
         config = cls.__struct_config__
         if config.tag is not None or config.array_like:
             return None
         for field in msgspec.structs.fields(cls):
-            found[field.name] = _default(field.default, field.default_factory, msgspec.NODEFAULT)
+            sent_as = None if field.encode_name == field.name else field.encode_name
+            found[field.name] = _Field(field.default, field.default_factory, sent_as)
         return found
     if hasattr(cls, "__attrs_attrs__"):
         for field in cls.__attrs_attrs__:
             factory = getattr(field.default, "factory", None)
             if factory is not None and field.default.takes_self:
                 return None
-            missing = repr(field.default) == "NOTHING"
-            found[field.name] = msgspec.field() if missing else _default(field.default, factory, None)
+            if factory is not None:
+                found[field.name] = _Field(factory=factory)
+            else:
+                found[field.name] = _Field() if repr(field.default) == "NOTHING" else _Field(field.default)
         return found
     plain = dataclasses.fields(cls)
     if len(plain) < len([each for each in cls.__dataclass_fields__.values() if "ClassVar" not in str(each.type)]):
         return None  # InitVar
     for each in plain:
-        found[each.name] = _default(each.default, each.default_factory, dataclasses.MISSING)
+        default, factory = (
+            msgspec.NODEFAULT if part is dataclasses.MISSING else part for part in (each.default, each.default_factory)
+        )
+        found[each.name] = _Field(default, factory)
     return found
-
-
-def _default(default: Any, factory: Any, missing: Any) -> Any:
-    if factory is not missing:
-        return msgspec.field(default_factory=factory)
-    # A factory, so that a mutable default is the very object, as in the class.
-    return msgspec.field() if default is missing else msgspec.field(default_factory=lambda: default)
 
 
 def _remaker(cls: Any, names: list[str]) -> Callable[[Any], Any]:

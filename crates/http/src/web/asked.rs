@@ -145,7 +145,11 @@ impl Asked {
     fn gotten(request: Request<'_>, most: usize) -> Result<Self, Answer> {
         let (_, query) = request.path().split_once('?').unwrap_or_default();
         let query = connect::query(query).map_err(|why| Answer::refusal(400, why))?;
-        let codec = Codec::named(&query.encoding).ok_or_else(|| unknown(&query.encoding))?;
+        let codec = match Codec::named(&query.encoding).ok_or_else(|| unknown(&query.encoding))? {
+            // As of what is posted: people write it, and misspell names.
+            Codec::Json if !query.of_connect => Codec::PlainJson,
+            codec => codec,
+        };
         let reads = Reads::new(Body::Discarded, Declared::Nothing);
         let mut this = Self::new(Protocol::Connect, codec, Some(reads));
         let message = match Encoding::named(&query.compression) {

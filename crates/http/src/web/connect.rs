@@ -158,6 +158,8 @@ pub(super) struct Query {
     pub(super) encoding: String,
     /// The encoding, such as `gzip`; empty if there is none.
     pub(super) compression: Vec<u8>,
+    /// The query says that the client speaks Connect.
+    pub(super) of_connect: bool,
 }
 
 /// Reads the query of a call by GET.
@@ -165,7 +167,8 @@ pub(super) struct Query {
 /// # Errors
 /// Why the query cannot be read, as text.
 pub(super) fn query(text: &str) -> Result<Query, &'static str> {
-    let (mut message, mut encoding, mut compression, mut is_base64) = (None, None, Vec::new(), false);
+    let (mut message, mut encoding, mut compression) = (None, None, Vec::new());
+    let (mut is_base64, mut of_connect) = (false, false);
     for pair in text.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = decoded(value);
@@ -175,9 +178,8 @@ pub(super) fn query(text: &str) -> Result<Query, &'static str> {
             "message" | "encoding" => return Err("the query has a message or an encoding twice"),
             "base64" => is_base64 = value == b"1",
             "compression" if value != b"identity" => compression = value,
-            "connect" if value != b"v1" => {
-                return Err("the version of Connect is none that is spoken here: connect=v1");
-            }
+            "connect" if value == b"v1" => of_connect = true,
+            "connect" => return Err("the version of Connect is none that is spoken here: connect=v1"),
             _ => {}
         }
     }
@@ -189,7 +191,7 @@ pub(super) fn query(text: &str) -> Result<Query, &'static str> {
     } else {
         message
     };
-    Ok(Query { message, encoding, compression })
+    Ok(Query { message, encoding, compression, of_connect })
 }
 
 /// Decodes a value of a query.
@@ -235,6 +237,9 @@ mod tests {
             assert!(read(bad).is_err(), "{bad}");
         }
         assert!(read("encoding=json&message=&connect=v2").is_err());
+        for (text, of_connect) in [("encoding=json&message=&connect=v1", true), ("encoding=json&message=", false)] {
+            assert_eq!(query(text).map(|query| query.of_connect), Ok(of_connect), "{text}");
+        }
     }
 
     #[test]

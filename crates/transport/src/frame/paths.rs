@@ -108,9 +108,7 @@ impl Likeness {
         } else if next_is_same() == Some(true) && next_is_same() != Some(false) {
             Some(if parts(path).count() > 1 { Self::WithoutPackage } else { Self::Method })
         } else {
-            // Nobody means something of another length.
-            let near = known.len().abs_diff(path.len()) <= FURTHEST && misspelled(known, path);
-            near.then_some(Self::Misspelled)
+            misspelled(known, path).then_some(Self::Misspelled)
         }
     }
 }
@@ -120,11 +118,14 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.rsplit(['/', '.']).filter(|part| !part.is_empty())
 }
 
-/// The most by which the lengths of two paths may differ of which one is the other misspelled, underscores included.
+/// The most by which the lengths of two names may differ of which one is the other misspelled, underscores included.
 const FURTHEST: usize = 8;
 
-/// Whether one letter of a path is missing, too many or another one, or two are swapped.
-fn misspelled(known: &str, path: &str) -> bool {
+/// Whether one letter of a name, such as a path, is missing, too many or another one, or two are swapped.
+pub(crate) fn misspelled(known: &str, path: &str) -> bool {
+    if known.len().abs_diff(path.len()) > FURTHEST {
+        return false; // nobody means something of another length
+    }
     let (known, path): (Vec<u8>, Vec<u8>) = (letters(known).collect(), letters(path).collect());
     let same = |(known, asked): &(&u8, &u8)| known == asked;
     let begin = known.iter().zip(&path).take_while(same).count();

@@ -1,5 +1,6 @@
 //! Where servers of this machine are found: Unix sockets, their lock files, and the directory for named servers.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -18,6 +19,7 @@ use nearcall_platform::sys::{self, own_uid};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::errors::ConnectError;
+use crate::frame::paths::misspelled;
 use crate::link::pace::Pace;
 use crate::options::passed::PassedSockets;
 use crate::peer::{Admission, Peer};
@@ -262,6 +264,10 @@ fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
     let lock_path = lock_path(path);
     let refuse = |error: io::Error| {
         let why = match path.parent() {
+            // In some directories no file can be made, such as those of `/proc`.
+            Some(dir) if error.kind() == io::ErrorKind::NotFound && dir.is_dir() => {
+                format!("no file can be made in the directory {}; take another one", dir.display())
+            }
             Some(dir) if error.kind() == io::ErrorKind::NotFound => {
                 format!("the directory {} does not exist; create it", dir.display())
             }
@@ -303,18 +309,23 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Names up to five sockets beside a missing one: the user may mean one of them.
+/// Names the sockets beside a missing one that the user may mean: up to five, whose names are nearly the same, or begin
+/// alike.
 fn beside(path: &Path) -> String {
-    let Some(Ok(folder)) = path.parent().map(fs::read_dir) else { return String::new() };
-    let found = folder.flatten().filter(|entry| entry.path().extension().is_some_and(|kind| kind == "sock"));
-    let mut sockets: Vec<_> = found.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    if sockets.is_empty() {
+    let name = |path: &Path| path.file_stem().and_then(OsStr::to_str).map(str::to_owned);
+    let (Some(Ok(folder)), Some(asked)) = (path.parent().map(fs::read_dir), name(path)) else { return String::new() };
+    let found =
+        folder.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "sock"));
+    let is_meant =
+        |name: &String| misspelled(name, &asked) || name.starts_with(&asked) || asked.starts_with(name.as_str());
+    let mut names: Vec<_> = found.filter_map(|path| name(&path)).filter(is_meant).collect();
+    if names.is_empty() {
         return String::new();
     }
-    sockets.sort();
-    let more = if sockets.len() > 5 { ", ..." } else { "" };
-    sockets.truncate(5);
-    format!(", but {}{more}", sockets.join(", "))
+    names.sort();
+    let more = if names.len() > 5 { ", ..." } else { "" };
+    names.truncate(5);
+    format!(", but {}.sock{more}", names.join(".sock, "))
 }
 
 /// Where the sockets of named servers are for processes with other variables.
@@ -455,11 +466,12 @@ mod tests {
         for name in ["farm.sock", "calc.sock", "calc.sock.lock"] {
             File::create(folder.join(name)).expect("a file");
         }
-        assert_eq!(beside(&missing), ", but calc.sock, farm.sock");
-        for name in ["a.sock", "b.sock", "c.sock", "d.sock"] {
+        assert_eq!(beside(&missing), ", but calc.sock");
+        assert_eq!(beside(&folder.join("shop.sock")), "");
+        for name in ["cal-a.sock", "cal-b.sock", "cal-c.sock", "cal-d.sock", "c.sock"] {
             File::create(folder.join(name)).expect("a file");
         }
-        assert_eq!(beside(&missing), ", but a.sock, b.sock, c.sock, calc.sock, d.sock, ...");
+        assert_eq!(beside(&missing), ", but c.sock, cal-a.sock, cal-b.sock, cal-c.sock, cal-d.sock, ...");
         fs::remove_dir_all(&folder).expect("it is ours");
         assert_eq!(beside(&missing), "");
     }

@@ -18,15 +18,17 @@ from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
 from ..arrays import dtype_of_annotation
 from ..arriving import checker, maker
 from ..carrying import CarriedSender, object_maker
+from ..choices import Same, StandIn
 from ..inspection import UnsupportedTypeError, inspect_type
 from ..senders import refuses_extra
 from . import hooks
 from .errors import CodingError
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
-from .names import VALUE_NAMES, check_name, json_name, title, upper_snake, value_name
+from .names import check_name, json_name, title, upper_snake
+from .single import buffer, doc_of, enum_type, is_open, lengths, limited, literal
 from .well_known import in_json
 
-__all__ = ["Builder", "Declared", "codec_by_itself"]
+__all__ = ["Builder", "Declared", "codec_by_itself", "is_class"]
 
 ARRAY: Final = "NdArray"
 """The message of a numpy array."""
@@ -43,7 +45,6 @@ _TEXTS: dict[type, str] = {
     shapes.UUIDType: "UUID",
     shapes.DecimalType: "Decimal",
 }
-_INT32: Final = range(-(1 << 31), 1 << 31)
 
 
 class Declared(NamedTuple):
@@ -88,6 +89,12 @@ def numbered(declared: Sequence[Declared], owner: str) -> list[int]:
             )
         numbers[number] = each.name
     return list(numbers)
+
+
+def is_class(shape: Any) -> bool:
+    """Whether a type is a class with fields, which is a message by itself."""
+    carried = shape.carried if isinstance(shape, CarriedShape) else None
+    return hasattr(shape, "fields") or (isinstance(carried, StandIn) and not carried.members)
 
 
 class Builder:
@@ -192,8 +199,8 @@ class Builder:
             element = self.alone(shape.item_type, args[0] if args else None)
             found = Field(number, declared.name, name, kind, element, None, absent, accepts=accepts)
         found.required = declared.required
-        if shape.min_length is not None or shape.max_length is not None:
-            found.check = hooks.within(shape.min_length, shape.max_length)
+        if limits := lengths(shape):
+            found.check, found.limits = hooks.within(**limits), limits
         return found
 
     def _key(self, shape: Any, hint: Any) -> Element:
@@ -219,20 +226,20 @@ class Builder:
             number = options.type or "int64"
             if number not in INTEGERS:
                 raise UnsupportedTypeError(f"an int cannot be a {number}: write one of {', '.join(sorted(INTEGERS))}")
-            return _limited(Element(number, "int", number, (int,)), shape, int)
+            return limited(Element(number, "int", number, (int,)), shape, int)
         if isinstance(shape, shapes.FloatType):
             number = options.type or "double"
             if number not in FLOATS:
                 raise UnsupportedTypeError(f"a float cannot be a {number}: write float or double")
-            return _limited(Element(number, "float", number, (float,)), shape, float)
+            return limited(Element(number, "float", number, (float,)), shape, float)
         if options.type is not None:
             raise UnsupportedTypeError(f"type={options.type!r} is for an int or a float, not for {type_name(hint)}")
         if isinstance(shape, shapes.BoolType):
             return Element("bool", "bool", "bool", (bool,))
         if isinstance(shape, shapes.StrType):
-            return _limited(Element("string", "str", "string", (str,)), shape, str)
+            return limited(Element("string", "str", "string", (str,)), shape, str)
         if isinstance(shape, (shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType)):
-            return _buffer(shape)
+            return buffer(shape)
         if isinstance(shape, shapes.DateTimeType):
             if shape.tz is False:
                 raise UnsupportedTypeError("a datetime without a time zone is no point in time: send it as str")
@@ -251,7 +258,7 @@ class Builder:
             to, back = hooks.TEXTS[cls]
             return Element("string", name, "string", (cls,), to=to, from_=back, note=f"a {name} as text")
         if isinstance(shape, shapes.LiteralType):
-            return _literal(shape)
+            return literal(shape)
         if isinstance(shape, shapes.EnumType):
             return self._enum(shape.cls)
         if isinstance(shape, CarriedShape):
@@ -271,18 +278,33 @@ class Builder:
 
     def _carried(self, shape: CarriedShape) -> Element:
         """What travels in the place of an object."""
+        carried, travels = shape.carried, cast(Any, shape.inner)
+        if isinstance(carried, StandIn) and carried.members:
+            kinds = [field.type for field in travels.fields]
+            return self._one_of(("union", shape.cls), carried.name, kinds, carried.members)
+        if isinstance(carried, StandIn):
+            return self._object(travels, carried.written)
         inner = self.alone(shape.inner, shape.to)
         sender, make = CarriedSender(shape, None), object_maker(shape)
-        to, back = inner.to, inner.from_
+        to, back, check = inner.to, inner.from_, inner.check
 
         def give(value: Any) -> Any:
             sender.check(value)
-            return sender.rewrite(value)
+            given = sender.rewrite(value)
+            if check is not None:
+                check(given)
+            return given
+
+        def made(sent: Any) -> Any:
+            if check is not None:
+                check(sent)
+            return make(sent)
 
         name = type_name(shape.cls)
         found = msgspec.structs.replace(inner, name=name, accepts=shape.carried.kinds, from_list=None, open_class=None)
         found.to = give if to is None else lambda value: to(give(value))
-        found.from_ = make if back is None else lambda sent: make(back(sent))
+        found.from_ = made if back is None else lambda sent: made(back(sent))
+        found.check = None  # it is of what travels
         found.note = f"a {name}" if inner.note is None else f"a {name}, as {inner.note}"
         return found
 
@@ -311,22 +333,24 @@ class Builder:
 
     def _enum(self, cls: Any) -> Element:
         if cls not in self.enums:
-            self.enums[cls] = _enum_type(cls)
+            self.enums[cls] = enum_type(cls)
         found = self.enums[cls]
         open_class = cls if is_open(cls) and all(isinstance(member.value, int) for member in cls) else None
         return Element(
             found.members, type_name(cls), found.name, (cls,), member_names=found.member_names, open_class=open_class
         )
 
-    def _object(self, shape: Any) -> Element:
-        cls = get_origin(shape.cls) or shape.cls
+    def _object(self, shape: Any, written: Any = None) -> Element:
+        """An object with fields. ``written``: the class for which that of the shape stands."""
+        written = shape.cls if written is None else written
+        cls = get_origin(written) or written
         place = self._classes.get(shape.cls)
         if place is None:
-            name = check_name(title(type_name(shape.cls)), "a class")
-            message = Message(name, type_name(shape.cls), "object", cls=cls, doc=_doc(cls))
+            name = check_name(title(type_name(written)), "a class")
+            message = Message(name, type_name(written), "object", cls=cls, doc=doc_of(cls))
             place = self._classes[shape.cls] = self.add(message)
             _form(message, shape, cls)
-            self.fill(message, _declared(shape, cls))
+            self.fill(message, _declared(shape))
             message.in_json = in_json(cls, codec_by_itself)
         message = self.messages[place]
         accepts = (dict,) if message.form == "dict" else (cls,)
@@ -361,37 +385,50 @@ class Builder:
         return self._only(("container", bare_hint, bare), name, declared, named)
 
     def _only(self, key: Any, name: str, declared: Declared, named: Any) -> Element:
-        known = self._wrappers.get(_key(key))
-        if known is None:
-            known = self._wrappers[_key(key)] = self.add(Message("", name, "only"))
-            message = self.messages[known]
-            message.fields = [self.field(1, declared)]
+        key = _key(key)
+        if key not in self._wrappers:
+            message = Message("", name, "only", [self.field(1, declared)])
             message.proto_name = named(message.fields[0])
-        message = self.messages[known]
+            self._wrap(key, message)
+        place = self._wrappers[key]
+        message = self.messages[place]
         accepts = message.fields[0].accepts
         return Element(
-            known, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts
+            place, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts
         )
+
+    def _wrap(self, key: Any, message: Message) -> None:
+        """Adds a message around values. It is complete: what refers to it needs its name. But a class in its fields may
+        hold the same values, and then it was added meanwhile.
+        """
+        if key not in self._wrappers:
+            self._wrappers[key] = self.add(message)
 
     def _union(self, shape: Any, hint: Any) -> Element:
         args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
+        # The members are in the order in which they are written, which msgspec keeps.
         members = [member for member in shape.types if not isinstance(member, shapes.NoneType)]
         hints: list[Any] = args if len(args) == len(members) else [None] * len(members)
-        # The members are in the order in which they are written, which msgspec keeps.
-        key = _key(("union", hint, shape))
+        return self._one_of(_key(("union", hint, shape)), type_name(hint), members, hints)
+
+    def _one_of(self, key: Any, name: str, members: Sequence[Any], hints: Sequence[Any]) -> Element:
         if key not in self._wrappers:
-            place = self._wrappers[key] = self.add(Message("", type_name(hint), "oneof"))
-            message = self.messages[place]
             elements = [self.alone(member, each) for member, each in zip(members, hints, strict=True)]
-            declared = [Declared(_title(each), hint, None) for each, hint in zip(elements, hints, strict=True)]
-            message.proto_name = "Or".join(_title(each) for each in elements)
-            for number, element in zip(numbered(declared, message.name), elements, strict=True):
-                name = upper_snake(_title(element)).lower()
-                found = Field(number, name, name, "presence", element, absent=REQUIRED, accepts=element.accepts)
-                message.fields.append(found)
-            names = [field.name for field in message.fields]
+            titles: list[str] = []
+            for element in elements:
+                # A name depends on the members before it alone, so that one more at the end changes none.
+                called = _member_title(element)
+                titles.append(called if called not in titles else title(element.name))
+            names = [check_name(upper_snake(each).lower(), f"a member of {name}") for each in titles]
             if len(set(names)) < len(names):
-                raise UnsupportedTypeError(f"two members of {message.name} are alike in Protobuf: make each a class")
+                raise UnsupportedTypeError(f"two members of {name} are alike in Protobuf: make each a class")
+            declared = [Declared(each, hint, None) for each, hint in zip(titles, hints, strict=True)]
+            message = Message("Or".join(titles), name, "oneof")
+            message.fields = [
+                Field(number, each, each, "presence", element, absent=REQUIRED, accepts=element.accepts)
+                for number, each, element in zip(numbered(declared, name), names, elements, strict=True)
+            ]
+            self._wrap(key, message)
         place = self._wrappers[key]
         message = self.messages[place]
         accepts = tuple(dict.fromkeys(cls for field in message.fields for cls in field.accepts))
@@ -401,14 +438,13 @@ class Builder:
         key = _key(("tuple", hint, shape))
         if key not in self._wrappers:
             args = get_args(hint) if len(get_args(hint)) == len(shape.item_types) else [None] * len(shape.item_types)
-            place = self._wrappers[key] = self.add(Message("", type_name(hint), "tuple"))
-            message = self.messages[place]
             items = [
                 Declared(f"item_{number}", arg, item)
                 for number, (item, arg) in enumerate(zip(shape.item_types, args, strict=True), 1)
             ]
-            self.fill(message, items)
+            message = self.fill(Message("", type_name(hint), "tuple"), items)
             message.proto_name = "".join(_field_title(field) for field in message.fields) + "Tuple"
+            self._wrap(key, message)
         place = self._wrappers[key]
         return Element(place, self.messages[place].name, self.messages[place].proto_name, (tuple,))
 
@@ -416,7 +452,10 @@ class Builder:
 def _key(parts: tuple[str, Any, Any]) -> Any:
     """A key for a type. It uses ``repr``, because not all annotations can be hashed."""
     kind, hint, shape = parts
-    return kind, repr(hint), repr(getattr(shape, "cls", "")) if hint is not None else repr(shape)
+    if hint is None:
+        return kind, repr(shape)
+    # The limits of a container are around its annotation, and not in it.
+    return kind, repr(hint), repr(getattr(shape, "cls", "")), tuple(lengths(shape).items())
 
 
 def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
@@ -457,6 +496,13 @@ def _title(element: Element) -> str:
     return title(element.proto.rpartition(".")[2])
 
 
+def _member_title(element: Element) -> str:
+    """What a member of a union is called: after its class, where the type does not say what it is. A ``Path`` is a
+    string.
+    """
+    return _title(element) if element.to is None else title(element.name)
+
+
 def _optional_title(field: Field) -> str:
     return f"Optional{_title(field.element)}"
 
@@ -469,79 +515,11 @@ def _field_title(field: Field) -> str:
     return f"Optional{_title(field.element)}" if field.left_out else _title(field.element)
 
 
-def _limited(element: Element, shape: Any, cls: type) -> Element:
-    names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
-    limits = {name: limit for name in names if (limit := getattr(shape, name, None)) is not None}
-    if limits:
-        element.check, element.limits = hooks.bounded(cls, limits), limits
-    return element
-
-
-def _buffer(shape: Any) -> Element:
-    accepts = (bytes, bytearray, memoryview)
-    if isinstance(shape, shapes.BytesType):
-        return _limited(Element("bytes", "bytes", "bytes", accepts), shape, bytes)
-    made: Any = bytearray if isinstance(shape, shapes.ByteArrayType) else memoryview
-    found = Element("bytes", made.__name__, "bytes", (made, *accepts), from_=made)
-    if shape.min_length is not None or shape.max_length is not None:
-        found.check = hooks.within(shape.min_length, shape.max_length)
-    return found
-
-
-def _literal(shape: Any) -> Element:
-    kinds: Any = cast(Any, {type(value) for value in shape.values})
-    if kinds == {str}:
-        kind, cls = "string", cast(type, str)
-    elif kinds == {int}:
-        kind, cls = "int64", cast(type, int)
-    else:
-        raise UnsupportedTypeError("a Literal of texts and of numbers is two types in Protobuf: take one of them")
-    values = tuple(sorted(shape.values))
-    shown = ", ".join(map(repr, values))
-    return Element(
-        kind, f"Literal[{shown}]", kind, (cls,), check=hooks.allowed(values), note=f"one of {shown}", values=values
-    )
-
-
-def is_open(cls: type[enum.Enum]) -> bool:
-    """Whether the enum itself makes members for values that it does not declare."""
-    return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
-
-
-def _enum_type(cls: type[enum.Enum]) -> EnumType:
-    name = check_name(title(cls.__name__), "an enum")
-    if issubclass(cls, enum.Flag):
-        raise UnsupportedTypeError(f"{name} is a Flag, and Protobuf's enums cannot be combined: send its value as int")
-    members = list(cls)
-    numbers = [member.value for member in members]
-    if not all(isinstance(number, int) and number in _INT32 for number in numbers):
-        if any(isinstance(number, int) for number in numbers):
-            raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits: make them texts, or smaller")
-        # Texts have no numbers: members are numbered by their places, and 0 stands for a value that is not set.
-        numbers = list(range(1, len(members) + 1))
-    prefix = upper_snake(name)
-    own: dict[int, str] = vars(cls).get(VALUE_NAMES, {})
-    values = [
-        (check_name(own.get(number, value_name(name, member.name)), f"a member of {name}"), number)
-        for member, number in zip(members, numbers, strict=True)
-    ]
-    names = [each for each, _ in values]
-    if len(set(names)) < len(names):
-        raise UnsupportedTypeError(f"two members of {name} differ in upper and lower case only")
-    if 0 in numbers:
-        values.sort(key=lambda value: value[1] != 0)  # Protobuf wants the zero first
-    else:
-        values.insert(0, (f"{prefix}_UNSPECIFIED", 0))
-        if f"{prefix}_UNSPECIFIED" in names:
-            raise UnsupportedTypeError(f"{name}.UNSPECIFIED must be 0, which stands for it in Protobuf")
-    return EnumType(name, values, dict(zip(numbers, members, strict=True)), _doc(cls))
-
-
 def _form(message: Message, shape: Any, cls: Any) -> None:
     if isinstance(shape, shapes.TypedDictType):
         message.form = "dict"
         return
-    if isinstance(shape, shapes.StructType):
+    if hasattr(cls, "__struct_fields__"):
         message.form = "call"
     elif isinstance(shape, shapes.NamedTupleType):
         message.form = "tuple"
@@ -550,9 +528,9 @@ def _form(message: Message, shape: Any, cls: Any) -> None:
     message.look = refuses_extra(message.name, cls, names)
 
 
-def _declared(shape: Any, cls: Any) -> list[Declared]:
+def _declared(shape: Any) -> list[Declared]:
     try:
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = typing.get_type_hints(get_origin(shape.cls) or shape.cls, include_extras=True)
     except Exception:  # of any class: evaluating annotations runs code. msgspec has accepted them
         hints = {}
     fields: list[Any] = list(shape.fields)
@@ -566,14 +544,16 @@ def _declared(shape: Any, cls: Any) -> list[Declared]:
         # Compared by name: in older versions of Python they come from typing_extensions.
         while getattr(get_origin(hint), "_name", None) in ("Required", "NotRequired"):
             hint = get_args(hint)[0]
-        name, factory = field.name, field.default_factory
+        name, default, factory = field.name, field.default, field.default_factory
+        if isinstance(factory, Same):
+            default, factory = factory.default, msgspec.NODEFAULT
         found.append(
             Declared(
                 name,
                 hint if not _is_generic(hint) else None,
                 field.type,
                 required=field.required or is_dict,
-                default=field.default,
+                default=default,
                 factory=factory,
                 may_lack=is_dict and not field.required,
                 proto_name=field.encode_name,
@@ -585,13 +565,3 @@ def _declared(shape: Any, cls: Any) -> list[Declared]:
 def _is_generic(hint: Any) -> bool:
     """Whether a class's own hint depends on a type argument: then only msgspec's description has the type."""
     return isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", ()))
-
-
-def _doc(cls: Any) -> str | None:
-    doc = cls.__dict__.get("__doc__")
-    # Without a docstring, a dataclass gets its signature as docstring, and an enum a general sentence.
-    if not doc or doc.startswith(f"{cls.__name__}(") or doc == "An enumeration.":
-        return None
-    import inspect
-
-    return inspect.cleandoc(doc)

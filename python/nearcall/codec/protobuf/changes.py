@@ -74,7 +74,8 @@ class _Comparison:
                 yield from self._fields(where, was, field, other)
             elif field.shape == "presence" or field.absent[0] == "zero":
                 yield f"{where}: '{field.proto_name}' is gone, and what old peers send in it is lost"
-        for field in now.fields:
+        # Of a oneof one field is there, whichever that is.
+        for field in () if now.form == "oneof" else now.fields:
             if field.absent[0] == "required" and field.number not in {each.number for each in was.fields}:
                 yield f"{where}: '{field.proto_name}' is new and must be there: give it a default"
 

@@ -58,14 +58,14 @@ def bounded(cls: type, limits: dict[str, Any]) -> Callable[[Any], None]:
     return check
 
 
-def within(least: int | None, most: int | None) -> Callable[[Sized], None]:
+def within(min_length: int | None = None, max_length: int | None = None) -> Callable[[Sized], None]:
     """Makes a check of a container's length."""
 
     def check(value: Sized) -> None:
-        if least is not None and len(value) < least:
-            raise ValueError(f"expected at least {least} items, got {len(value)}")
-        if most is not None and len(value) > most:
-            raise ValueError(f"expected at most {most} items, got {len(value)}")
+        if min_length is not None and len(value) < min_length:
+            raise ValueError(f"expected at least {min_length} items, got {len(value)}")
+        if max_length is not None and len(value) > max_length:
+            raise ValueError(f"expected at most {max_length} items, got {len(value)}")
 
     return check
 
@@ -96,7 +96,7 @@ def array_to(scalar: Any) -> Callable[[Any], tuple[str, tuple[int, ...], bytes]]
         header, data = array_header(array, 0)
         code, shape, order, _ = msgspec.msgpack.decode(header)
         if not isinstance(code, str) or order != "C":
-            raise TypeError(f"an array of {value.dtype} cannot be sent over gRPC: send plain arrays")
+            raise TypeError(f"an array of {value.dtype} cannot be sent in Protobuf: send plain arrays")
         return code, tuple(shape), data.tobytes()
 
     return to

@@ -99,6 +99,8 @@ class Field(msgspec.Struct, eq=False):
     """The values that are sent by leaving the field out."""
     check: Callable[[Any], Any] | None = None
     accepts: tuple[type, ...] = ()
+    limits: dict[str, int] = {}
+    """The limits of how many it holds, as :class:`msgspec.Meta` calls them; ``check`` sees to them."""
     own_json_name: str | None = None
     """Its name in JSON, if that is declared."""
 

@@ -402,9 +402,12 @@ class _Writer:
             yield "        ..."
 
     def _stream(self, cls: str, *, is_result: bool) -> str:
-        if is_result and self._for_clients:
+        if not self._for_clients:
+            return f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{cls}]"
+        if is_result:
             return f"nearcall.{'aio.AsyncStream' if self._for_loop else 'Stream'}[{cls}]"
-        return f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{cls}]"
+        taken = f"collections.abc.Iterable[{cls}]"
+        return f"collections.abc.AsyncIterable[{cls}] | {taken}" if self._for_loop else taken
 
 
 def _oneof(source: MessageSource, field: FieldSource) -> str | None:
@@ -426,8 +429,9 @@ def module_text(
         files: These files and all that they import, each after the files that it imports.
         asked: The names of the files whose services and messages are all wanted.
         for_loop: Whether the interfaces are for event loops, or for threads.
-        for_clients: Whether only clients have the interfaces: then streams to them can be closed. No handler that
-            yields fits that, so a class that implements an interface has iterators.
+        for_clients: Whether only clients have the interfaces: then streams to them can be closed, and they send
+            whatever can be iterated over. No handler that yields fits that, so a class that implements an interface
+            has iterators.
 
     Raises:
         CannotBeWritten: something has no counterpart; the message is one line, which begins with file and line number.

@@ -7,27 +7,38 @@ number, and a field is called as in Python.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import contextlib
+import json
+from collections.abc import Sequence
 from typing import Any, Final
 
+from ..._core import ProtobufMessages
 from ...status import StatusCode
+from .errors import CodingError
+from .hooks import bounded
 from .messages import Element, EnumType, Field, Message
 from .service import Rpc, ServiceMessages
 from .well_known import FULL_NAME
 
 __all__ = ["openapi_document"]
 
-_DIGITS: Final = "^-?(0|[1-9][0-9]*)$"
+
+def _digits(most: int, sign: str = "") -> str:
+    """The pattern of a whole number with at most so many digits."""
+    return f"^{sign}(0|[1-9][0-9]{{0,{most - 1}}})$"
+
+
 _INFINITE: Final = ["NaN", "Infinity", "-Infinity"]
 _INT32: Final = {"type": "integer", "format": "int32", "minimum": -(1 << 31), "maximum": (1 << 31) - 1}
 _UINT32: Final = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
-_INT64: Final = {"type": "string", "format": "int64", "pattern": _DIGITS}
-_UINT64: Final = {"type": "string", "format": "uint64", "pattern": "^(0|[1-9][0-9]*)$"}
+_INT64: Final = {"type": "string", "format": "int64", "pattern": _digits(19, "-?")}
+_UINT64: Final = {"type": "string", "format": "uint64", "pattern": _digits(20)}
 _FLOAT: Final = {"anyOf": [{"type": "number"}, {"enum": _INFINITE}]}
+_SIGNED: Final = ("int32", "sint32", "sfixed32")
+_UNSIGNED: Final = ("uint32", "fixed32")
 _KINDS: Final[dict[str, dict[str, Any]]] = {
-    **dict.fromkeys(("int32", "sint32", "sfixed32"), _INT32),
-    **dict.fromkeys(("uint32", "fixed32"), _UINT32),
+    **dict.fromkeys(_SIGNED, _INT32),
+    **dict.fromkeys(_UNSIGNED, _UINT32),
     **dict.fromkeys(("int64", "sint64", "sfixed64"), _INT64),
     **dict.fromkeys(("uint64", "fixed64"), _UINT64),
     **dict.fromkeys(("float", "double"), _FLOAT),
@@ -39,6 +50,12 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
     "any": {},
 }
 """What JSON has for a single value."""
+_KEYS: Final[dict[str, dict[str, Any]]] = {
+    **{kind: {"type": "string", "pattern": _digits(10, "-?")} for kind in _SIGNED},
+    **{kind: {"type": "string", "pattern": _digits(10)} for kind in _UNSIGNED},
+    "bool": {"type": "string", "enum": ["true", "false"]},
+}
+"""What JSON has for the key of a map, where that is another text than the value."""
 _FORMATS: Final = {"date": "date", "UUID": "uuid"}
 """Those of texts, by the name of Python's type."""
 _LIMITS: Final = {
@@ -61,40 +78,35 @@ _OWN_FORMS: Final[dict[str, dict[str, Any]]] = {
 _LEFT_OUT: Final = "Methods with streams have no counterpart in OpenAPI and are left out: "
 _ABOUT: Final = """\
 Each call is a JSON object that is posted, by Connect's protocol. Integers of 64 bits are texts, because the numbers \
-of JavaScript are exact up to 53 bits only; in a request they may be numbers as well. A request has no names that are \
-unknown here, unless it says connect-protocol-version. Zeros are written; what is absent is left out."""
+of JavaScript are exact up to 53 bits only; in a request they may be numbers as well. A request has all names that are \
+required here and none that are unknown, unless it says that it is Connect's: by connect-protocol-version, or in a GET \
+by connect=v1. Zeros are written; what is absent is left out."""
 _ERROR: Final = """\
 The call failed. The code decides the status: 400 for invalid_argument, failed_precondition and out_of_range, 401 for \
 unauthenticated, 403 for permission_denied, 404 for not_found, 409 for aborted and already_exists, 429 for \
 resource_exhausted, 499 for canceled, 501 for unimplemented, 503 for unavailable, 504 for deadline_exceeded, else \
 500. A request that is no call has another body, in words: 404, 405 or 415."""
+_OF_CONNECT: Final = "Unknown names in the request are skipped, and what is missing is zero."
 
 
 def openapi_document(services: Sequence[ServiceMessages], version: str) -> dict[str, Any]:
     """The document, of OpenAPI 3.1, as plain data.
 
     Args:
-        services: The services.
+        services: The services, which one server can serve: each has a name of its own.
         version: What it says of the version of the services.
-
-    Raises:
-        TypeError: two services have different types of one name.
     """
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
     streams: list[str] = []
     for service in services:
         writer = _Writer(service)
-        for rpc in service.rpcs:
-            if rpc.streams_in or rpc.method.streams_out:
-                streams.append(f"{service.full_name}/{rpc.name}")
-            else:
-                paths[f"/{service.full_name}/{rpc.name}"] = writer.path(rpc)
-        for name, schema in writer.schemas.items():
-            if schemas.setdefault(name, schema) != schema:
-                raise TypeError(
-                    f"two services have different types of the name {name}: describe each service by itself"
-                )
+        if any(schemas.get(name, schema) != schema for name, schema in writer.schemas.items()):
+            # Two services have different types of one name.
+            writer = _Writer(service, apart=True)
+        paths |= writer.paths
+        schemas |= writer.schemas
+        streams += writer.streams
     about = [_ABOUT, *([f"{_LEFT_OUT}{', '.join(streams)}."] if streams else [])]
     if len(services) == 1 and services[0].doc:
         about.insert(0, services[0].doc)
@@ -113,12 +125,11 @@ def openapi_document(services: Sequence[ServiceMessages], version: str) -> dict[
             "schemas": {**schemas, "connect.Error": _error()},
             "responses": {"Error": {"description": _ERROR, "content": _json("connect.Error")}},
             "parameters": {
-                "timeout": _header(
-                    "connect-timeout-ms", "The deadline: milliseconds that the call may take.", _TIMEOUT
+                "timeout": _parameter(
+                    "header", "connect-timeout-ms", "The deadline: milliseconds that the call may take.", _TIMEOUT
                 ),
-                "protocol": _header(
-                    "connect-protocol-version", "Unknown names in the request are skipped.", {"const": "1"}
-                ),
+                "protocol": _parameter("header", "connect-protocol-version", _OF_CONNECT, {"const": "1"}),
+                "connect": _parameter("query", "connect", _OF_CONNECT, {"const": "v1"}),
             },
         },
     }
@@ -127,8 +138,8 @@ def openapi_document(services: Sequence[ServiceMessages], version: str) -> dict[
 _TIMEOUT: Final = {"type": "integer", "minimum": 0, "maximum": 9_999_999_999}
 
 
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "description": description, "schema": schema}
+def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": place, "description": description, "schema": schema}
 
 
 def _error() -> dict[str, Any]:
@@ -152,18 +163,34 @@ def _ref(schema: str) -> dict[str, Any]:
 
 
 class _Writer:
-    """Writes the methods of a service, and collects the schemas that they name."""
+    """Writes the methods of a service, and the schemas that they name.
 
-    def __init__(self, service: ServiceMessages) -> None:
+    Args:
+        service: The service.
+        apart: Whether the names of schemas begin with the service's, and not with the package's alone.
+    """
+
+    def __init__(self, service: ServiceMessages, *, apart: bool = False) -> None:
         self._service = service
-        self._prefix = f"{service.package}." if service.package else ""
+        scope = service.full_name if apart else service.package
+        self._prefix = f"{scope}." if scope else ""
         self._enums = {enum.name: enum for enum in service.builder.enums.values()}
+        self._defaults = _defaults(service.builder.messages)
+        self._names: dict[int, str] = {}
+        """The names of the messages' schemas, by their places."""
         self.schemas: dict[str, Any] = {}
+        self.paths: dict[str, Any] = {}
+        self.streams: list[str] = []
+        """The methods that are left out."""
+        for rpc in service.rpcs:
+            if rpc.streams_in or rpc.method.streams_out:
+                self.streams.append(f"{service.full_name}/{rpc.name}")
+            else:
+                self.paths[f"/{service.full_name}/{rpc.name}"] = self._path(rpc)
 
-    def path(self, rpc: Rpc) -> dict[str, Any]:
+    def _path(self, rpc: Rpc) -> dict[str, Any]:
         """What can be asked of the path of a method."""
-        place = rpc.request
-        request = self._message(place)
+        request = self._message(rpc.request)
         name = f"{self._service.full_name}.{rpc.name}"
         shared: dict[str, Any] = {
             "tags": [self._service.full_name],
@@ -173,11 +200,13 @@ class _Writer:
                 "default": {"$ref": "#/components/responses/Error"},
             },
         }
-        headers = [{"$ref": f"#/components/parameters/{each}"} for each in ("timeout", "protocol")]
+        timeout, protocol, connect = (
+            {"$ref": f"#/components/parameters/{each}"} for each in ("timeout", "protocol", "connect")
+        )
         post = {
             "operationId": name,
             **shared,
-            "parameters": headers,
+            "parameters": [timeout, protocol],
             "requestBody": {"content": _json(request), "required": "required" in self.schemas[request]},
         }
         if not rpc.method.no_side_effects:
@@ -186,21 +215,33 @@ class _Writer:
             {"name": "encoding", "in": "query", "required": True, "schema": {"const": "json"}},
             {"name": "message", "in": "query", "required": True, "content": _json(request)},
         ]
-        return {"get": {"operationId": f"{name}.get", **shared, "parameters": [*asked, headers[0]]}, "post": post}
+        get = {"operationId": f"{name}.get", **shared, "parameters": [*asked, connect, timeout]}
+        return {"get": get, "post": post}
 
     def _message(self, place: int) -> str:
         """The name of the schema of a message."""
+        if place in self._names:
+            return self._names[place]
         message = self._service.builder.messages[place]
-        name = self._prefix + message.proto_name
-        if name not in self.schemas:
-            self.schemas[name] = {}  # it may refer to itself
-            self.schemas[name] = self._schema_of(message) | ({"description": message.doc} if message.doc else {})
-        return name
+        # Types that differ in their limits are one message in Protobuf, and here they are two.
+        name = base = self._prefix + message.proto_name
+        number = 2
+        while name in self.schemas:
+            name, number = f"{base}_{number}", number + 1
+        self._names[place] = name
+        self.schemas[name] = {}  # it may refer to itself
+        self.schemas[name] = self._schema_of(message) | ({"description": message.doc} if message.doc else {})
+        alike = (base, *(f"{base}_{each}" for each in range(2, number - 1)))
+        same = next((each for each in alike if self.schemas.get(each) == self.schemas[name]), name)
+        if same != name:
+            del self.schemas[name]
+            self._names[place] = same
+        return same
 
     def _schema_of(self, message: Message) -> dict[str, Any]:
         if message.in_json is not None:
             own = _OWN_FORMS.get(str(getattr(message.cls, FULL_NAME)).rpartition(".")[2])
-            return self._of_field(message.fields[0]) if own is None else own
+            return self._of_shape(message.fields[0]) if own is None else own
         found: dict[str, Any] = {
             "type": "object",
             "properties": {field.json_name: self._of_field(field) for field in message.fields},
@@ -212,14 +253,24 @@ class _Writer:
         return found | ({"required": required} if required else {})
 
     def _of_field(self, field: Field) -> dict[str, Any]:
+        schema = self._of_shape(field)
+        return schema | ({"default": self._defaults[field]} if field in self._defaults else {})
+
+    def _of_shape(self, field: Field) -> dict[str, Any]:
         schema = self._of_element(field.element)
         if field.key is not None:
-            return {"type": "object", "additionalProperties": schema}
-        if field.shape in ("list", "tuple"):
-            return {"type": "array", "items": schema}
-        if field.shape in ("set", "frozenset"):
-            return {"type": "array", "items": schema, "uniqueItems": True}
-        return schema | dict(_default(field))
+            names = _single(field.key, _KEYS.get(str(field.key.kind), _KINDS[str(field.key.kind)]))
+            schema = {
+                "type": "object",
+                **({} if names == _KINDS["string"] else {"propertyNames": names}),
+                "additionalProperties": schema,
+                **_counts(field, "Properties"),
+            }
+        elif field.shape in ("list", "tuple"):
+            schema = {"type": "array", "items": schema, **_counts(field, "Items")}
+        elif field.shape in ("set", "frozenset"):
+            schema = {"type": "array", "items": schema, "uniqueItems": True, **_counts(field, "Items")}
+        return schema
 
     def _of_element(self, element: Element) -> dict[str, Any]:
         kind = element.kind
@@ -228,20 +279,7 @@ class _Writer:
             return message if element.from_list is None else {"anyOf": [message, {"type": "array"}]}
         if isinstance(kind, dict):
             return _ref(self._enum(self._enums[element.proto], is_open=element.open_class is not None))
-        schema = dict(_KINDS[kind])
-        if element.name in _FORMATS:
-            schema["format"] = _FORMATS[element.name]
-        is_text = schema.get("type") == "string"
-        if element.values:
-            schema["enum"] = [str(each) for each in element.values] if is_text else list(element.values)
-        limits = {_LIMITS[name]: limit for name, limit in element.limits.items()}
-        if is_text and kind != "string":
-            # The text of a number, or base64: no limit of the value is one of the text.
-            notes = [f"{name} {limit}" for name, limit in limits.items()]
-        else:
-            notes = [] if element.note is None else [element.note]
-            schema |= limits
-        return schema | ({"description": ", ".join(notes)} if notes else {})
+        return _single(element, _KINDS[kind])
 
     def _enum(self, enum: EnumType, *, is_open: bool) -> str:
         name = self._prefix + enum.name
@@ -249,6 +287,43 @@ class _Writer:
         schema: dict[str, Any] = {"anyOf": [names, _INT32]} if is_open else names
         self.schemas[name] = schema | ({"description": enum.doc} if enum.doc else {})
         return name
+
+
+def _single(element: Element, form: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a single value, which JSON has in this form."""
+    limits = {_LIMITS[name]: limit for name, limit in element.limits.items()}
+    notes = [] if element.note is None or element.values else [element.note]
+    schema = dict(form)
+    if element.name in _FORMATS:
+        schema["format"] = _FORMATS[element.name]
+    is_text = schema.get("type") == "string"
+    if element.values:
+        schema["enum"] = [str(each) for each in element.values] if is_text else list(element.values)
+    if is_text and element.kind != "string":
+        # The text of a number, or base64: no limit of the value is one of the text.
+        notes += [f"{name} {limit}" for name, limit in limits.items()]
+    elif form is _FLOAT and limits:
+        schema = _limited(element, limits)
+    else:
+        schema |= limits
+    return schema | ({"description": ", ".join(notes)} if notes else {})
+
+
+def _limited(element: Element, limits: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a float with limits. They are for the floats, too, that are no numbers in JSON."""
+    check = bounded(float, element.limits)
+    others: list[str] = []
+    for each in _INFINITE:
+        with contextlib.suppress(ValueError):
+            check(float(each))
+            others.append(each)
+    number = {"type": "number", **limits}
+    return {"anyOf": [number, {"enum": others}]} if others else number
+
+
+def _counts(field: Field, what: str) -> dict[str, int]:
+    """The limits of how many a field holds: ``minItems``, or ``minProperties``."""
+    return {f"{name.partition('_')[0]}{what}": limit for name, limit in field.limits.items()}
 
 
 def _described(doc: str | None) -> dict[str, str]:
@@ -259,12 +334,22 @@ def _described(doc: str | None) -> dict[str, str]:
     return {"summary": summary, "description": doc.strip()} if rest else {"summary": summary}
 
 
-def _default(field: Field) -> Iterator[tuple[str, Any]]:
-    """What a reader takes an absent value for, where JSON can say it."""
-    kind, value = field.absent
-    if kind != "value" or not isinstance(field.element.kind, str) or field.element.to is not None:
-        return
-    if isinstance(value, bool | str) or (isinstance(value, float) and math.isfinite(value)):
-        yield "default", value
-    elif isinstance(value, int):
-        yield "default", str(value) if field.element.kind.endswith("64") else value
+def _defaults(messages: Sequence[Message]) -> dict[Field, Any]:
+    """What readers take absent fields for, as JSON has it. What a function makes may be another each time."""
+    found: dict[Field, Any] = {}
+    fields: list[Field] = []
+    for field in (field for message in messages for field in message.fields if not field.required):
+        if field.absent[0] == "value":
+            fields.append(field)
+        elif field.absent[0] == "zero" and field.shape not in ("implicit", "presence"):
+            found[field] = [] if field.key is None else {}
+    alone = [Message("", field.name, "only", [field]) for field in fields]
+    compiled = ProtobufMessages([*messages, *alone], CodingError)
+    for place, field in enumerate(fields, len(messages)):
+        try:
+            written = json.loads(compiled.codec(place, format="json").encode(field.absent[1]))
+        except Exception:  # of any class: a default need not be of its type, and may be of the user's
+            continue
+        if written:  # some are sent by leaving the field out
+            found[field] = written[field.json_name]
+    return found

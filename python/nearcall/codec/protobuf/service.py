@@ -23,7 +23,7 @@ from ..protocol import (
     ValueCoding,
     ValueType,
 )
-from .building import Builder, Declared
+from .building import Builder, Declared, is_class
 from .errors import ArgumentErrors, CodingError, value_error
 from .messages import REQUIRED, Element, Field, Message
 from .names import camel_case, check_name
@@ -93,7 +93,7 @@ class ServiceMessages:
                     declared, arguments = request, None
                 self.rpcs.append(Rpc(rpc, method, request, direct, self._response(rpc, method), arguments, declared))
             except UnsupportedTypeError as problem:
-                raise TypeError(f"{where} cannot be served over gRPC: {problem}") from None
+                raise TypeError(f"{where} cannot be served over gRPC and HTTP: {problem}") from None
         self._check_names()
 
     @property
@@ -107,7 +107,7 @@ class ServiceMessages:
         if method.stream is not None:
             return self._value(name, method.stream.name, method.stream.type, "parameter")
         shown = [_declared(parameter) for parameter in method.parameters]
-        if len(shown) == 1 and shown[0].required and _is_class(shown[0].shape):
+        if len(shown) == 1 and shown[0].required and is_class(shown[0].shape):
             found = builder.element(shown[0].shape, shown[0].annotation, field_options(shown[0].annotation))
             return int(found.kind), True  # type: ignore[arg-type]
         return self._arguments(name, method, shown), False
@@ -151,7 +151,7 @@ class ServiceMessages:
         annotation, shape = type_.annotation, type_.shape
         label = f"parameter '{field}'" if what == "parameter" else f"the {what} '{type_.name}'"
         try:
-            if _is_class(shape):
+            if is_class(shape):
                 element = self.builder.element(shape, annotation, field_options(annotation))
                 return cast(int, element.kind), True
             message = Message(name, type_.name, "only")
@@ -249,7 +249,3 @@ def _declared(parameter: ParameterType) -> Declared:
 
 def _is_named(message: Message) -> bool:
     return bool(message.proto_name)
-
-
-def _is_class(shape: Any) -> bool:
-    return hasattr(shape, "fields")
