@@ -134,9 +134,13 @@ def array_of_lists(scalar: Any) -> Callable[[list[Any]], Any]:
                 array = found.astype(scalar)
             except TypeError:
                 array = None  # an abstract class of numbers
-            # Floats may be rounded, as JSON's numbers are anyway.
-            if array is None or not (array.dtype.kind == "f" or np.array_equal(array, found)):
+            # Floats may be rounded, as JSON's numbers are anyway. A float may be one that was rounded.
+            fits = array is not None and (array.dtype.kind == "f" or np.array_equal(array, found))
+            if not fits or (found.dtype.kind == "f" and array.dtype.kind in "biu" and found.size):
                 raise ValueError(f"expected an array of {scalar.__name__}, got one of {found.dtype}")
+        elif scalar is None and found.dtype.kind == "f" and found.size:
+            if not any(isinstance(number, float) for number in np.array(numbers, object).flat):
+                raise ValueError("expected an ndarray: no dtype has all of these ints")
         array.flags.writeable = False
         return array
 

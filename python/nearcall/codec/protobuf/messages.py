@@ -7,7 +7,7 @@ The compiled codec reads these objects once, by the names of their attributes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -139,8 +139,8 @@ class Message(msgspec.Struct, eq=False):
     look: Callable[[Any], object] | None = None
     """Raises :class:`TypeError` if a value holds something that would not be sent."""
     doc: str | None = None
-    in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
-    """If JSON has it in a form of its own: what is written of a value, and back."""
+    in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | Literal["value"] | None = None
+    """If JSON has it in a form of its own: what is written of a value, and back; or that it is the only field's value."""
 
     @property
     def weight(self) -> int:
