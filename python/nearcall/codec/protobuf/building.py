@@ -13,7 +13,7 @@ from msgspec import inspect as shapes
 from ..._core import ProtobufCodec, ProtobufMessages
 from ...types.carried import CarriedShape
 from ...types.declared import is_function, service_class
-from ...types.hints import UNION_ORIGINS, type_name, unwrap
+from ...types.hints import UNION_ORIGINS, applied, field_hints, opened, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
 from ..arrays import dtype_of_annotation
 from ..arriving import checker, maker
@@ -21,9 +21,11 @@ from ..carrying import CarriedSender, object_maker
 from ..inspection import UnsupportedTypeError, inspect_type
 from ..senders import refuses_extra
 from . import hooks
+from .enums import enum_type, is_open
 from .errors import CodingError
-from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
-from .names import VALUE_NAMES, check_name, json_name, title, upper_snake, value_name
+from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message, own_doc
+from .names import check_name, json_name, title, upper_snake
+from .options import NOT_IMPLICIT, inner_options, no_number
 from .well_known import in_json
 
 __all__ = ["Builder", "Declared", "codec_by_itself"]
@@ -43,7 +45,6 @@ _TEXTS: dict[type, str] = {
     shapes.UUIDType: "UUID",
     shapes.DecimalType: "Decimal",
 }
-_INT32: Final = range(-(1 << 31), 1 << 31)
 
 
 class Declared(NamedTuple):
@@ -137,8 +138,12 @@ class Builder:
         defaults = not declared.required or declared.may_lack or unset
         # Whether ``None`` and absence mean different things.
         apart = optional and (unset or declared.may_lack or (not declared.required and declared.default is not None))
-        contained = _CONTAINERS.get(cast(Any, type(shape)))
-        if not apart and not optional and (contained or isinstance(shape, shapes.DictType)):
+        contained = type(shape) in _CONTAINERS or isinstance(shape, shapes.DictType)
+        if contained and options.type is not None:
+            raise no_number(options, hint)
+        if contained and options.implicit:
+            raise UnsupportedTypeError(NOT_IMPLICIT)
+        if not apart and not optional and contained:
             empty = declared.default in ((), frozenset()) if _is_plain(declared.default) else False
             factory: Any = get_origin(declared.factory) or declared.factory  # list[int] makes an empty list as well
             empty = empty or factory in (list, dict, set, frozenset, tuple)
@@ -146,7 +151,7 @@ class Builder:
                 return self._container(number, declared, shape, hint, ZERO)
         if apart:
             element = self.wrapper(declared.shape, declared.annotation)
-        elif contained or isinstance(shape, shapes.DictType):
+        elif contained:
             element = self.wrapper(shape, hint)
         else:
             element = self.element(shape, hint, options)
@@ -174,7 +179,7 @@ class Builder:
             found.left_out = [None]
         elif options.implicit:
             if not defaults or optional or element.is_message or not _is_zero(declared.default):
-                raise UnsupportedTypeError("implicit=True is for fields of a single value whose default is zero")
+                raise UnsupportedTypeError(NOT_IMPLICIT)
             found.shape = "implicit"
         elif not defaults and not optional and not element.is_message:
             found.shape = "implicit"
@@ -200,17 +205,23 @@ class Builder:
         bare = _bare(shape, hint)[0]
         meant = bare.inner if isinstance(bare, CarriedShape) else bare
         if isinstance(meant, (shapes.StrType, shapes.IntType, shapes.BoolType)):
-            return self.element(bare, hint, field_options(hint))
+            return self.element(bare, hint, inner_options(hint))
         raise UnsupportedTypeError("the keys of a dict are str, int or bool in Protobuf: send a list of pairs")
 
-    def alone(self, shape: Any, hint: Any) -> Element:
+    def alone(self, shape: Any, hint: Any, *, numbered: bool = False) -> Element:
         """An element for a place that cannot hold a container or ``None``, such as an item of a list: these are wrapped
         in a message.
+
+        Args:
+            shape: The type.
+            hint: Its annotation.
+            numbered: Whether the place has a number, as a member of a union has.
         """
+        options = inner_options(hint, numbered=numbered)
         bare, bare_hint, optional, _ = _bare(shape, hint)
         if optional or type(bare) in _CONTAINERS or isinstance(bare, shapes.DictType):
             return self.wrapper(shape, hint)
-        return self.element(bare, bare_hint, field_options(hint))
+        return self.element(bare, bare_hint, options)
 
     def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:  # noqa: PLR0911 - one for each type
         """A single value of a type."""
@@ -226,7 +237,7 @@ class Builder:
                 raise UnsupportedTypeError(f"a float cannot be a {number}: write float or double")
             return _limited(Element(number, "float", number, (float,)), shape, float)
         if options.type is not None:
-            raise UnsupportedTypeError(f"type={options.type!r} is for an int or a float, not for {type_name(hint)}")
+            raise no_number(options, hint)
         if isinstance(shape, shapes.BoolType):
             return Element("bool", "bool", "bool", (bool,))
         if isinstance(shape, shapes.StrType):
@@ -311,7 +322,7 @@ class Builder:
 
     def _enum(self, cls: Any) -> Element:
         if cls not in self.enums:
-            self.enums[cls] = _enum_type(cls)
+            self.enums[cls] = enum_type(cls)
         found = self.enums[cls]
         open_class = cls if is_open(cls) and all(isinstance(member.value, int) for member in cls) else None
         return Element(
@@ -323,10 +334,10 @@ class Builder:
         place = self._classes.get(shape.cls)
         if place is None:
             name = check_name(title(type_name(shape.cls)), "a class")
-            message = Message(name, type_name(shape.cls), "object", cls=cls, doc=_doc(cls))
+            message = Message(name, type_name(shape.cls), "object", cls=cls, doc=own_doc(cls))
             place = self._classes[shape.cls] = self.add(message)
             _form(message, shape, cls)
-            self.fill(message, _declared(shape, cls))
+            self.fill(message, _declared(shape))
             message.in_json = in_json(cls, codec_by_itself)
         message = self.messages[place]
         accepts = (dict,) if message.form == "dict" else (cls,)
@@ -365,7 +376,7 @@ class Builder:
         if known is None:
             known = self._wrappers[_key(key)] = self.add(Message("", name, "only"))
             message = self.messages[known]
-            message.fields = [self.field(1, declared)]
+            message.fields = [self._field(1, declared)]  # other options are those of the field that holds it
             message.proto_name = named(message.fields[0])
         message = self.messages[known]
         accepts = message.fields[0].accepts
@@ -377,12 +388,14 @@ class Builder:
         args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
         members = [member for member in shape.types if not isinstance(member, shapes.NoneType)]
         hints: list[Any] = args if len(args) == len(members) else [None] * len(members)
+        if hints is not args and any(field_options(arg) != FieldOptions() for arg in args):
+            raise UnsupportedTypeError(f"some members of {type_name(hint)} are one: nearcall.field has no place there")
         # The members are in the order in which they are written, which msgspec keeps.
         key = _key(("union", hint, shape))
         if key not in self._wrappers:
             place = self._wrappers[key] = self.add(Message("", type_name(hint), "oneof"))
             message = self.messages[place]
-            elements = [self.alone(member, each) for member, each in zip(members, hints, strict=True)]
+            elements = [self.alone(member, each, numbered=True) for member, each in zip(members, hints, strict=True)]
             declared = [Declared(_title(each), hint, None) for each, hint in zip(elements, hints, strict=True)]
             message.proto_name = "Or".join(_title(each) for each in elements)
             for number, element in zip(numbered(declared, message.name), elements, strict=True):
@@ -503,40 +516,6 @@ def _literal(shape: Any) -> Element:
     )
 
 
-def is_open(cls: type[enum.Enum]) -> bool:
-    """Whether the enum itself makes members for values that it does not declare."""
-    return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
-
-
-def _enum_type(cls: type[enum.Enum]) -> EnumType:
-    name = check_name(title(cls.__name__), "an enum")
-    if issubclass(cls, enum.Flag):
-        raise UnsupportedTypeError(f"{name} is a Flag, and Protobuf's enums cannot be combined: send its value as int")
-    members = list(cls)
-    numbers = [member.value for member in members]
-    if not all(isinstance(number, int) and number in _INT32 for number in numbers):
-        if any(isinstance(number, int) for number in numbers):
-            raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits: make them texts, or smaller")
-        # Texts have no numbers: members are numbered by their places, and 0 stands for a value that is not set.
-        numbers = list(range(1, len(members) + 1))
-    prefix = upper_snake(name)
-    own: dict[int, str] = vars(cls).get(VALUE_NAMES, {})
-    values = [
-        (check_name(own.get(number, value_name(name, member.name)), f"a member of {name}"), number)
-        for member, number in zip(members, numbers, strict=True)
-    ]
-    names = [each for each, _ in values]
-    if len(set(names)) < len(names):
-        raise UnsupportedTypeError(f"two members of {name} differ in upper and lower case only")
-    if 0 in numbers:
-        values.sort(key=lambda value: value[1] != 0)  # Protobuf wants the zero first
-    else:
-        values.insert(0, (f"{prefix}_UNSPECIFIED", 0))
-        if f"{prefix}_UNSPECIFIED" in names:
-            raise UnsupportedTypeError(f"{name}.UNSPECIFIED must be 0, which stands for it in Protobuf")
-    return EnumType(name, values, dict(zip(numbers, members, strict=True)), _doc(cls))
-
-
 def _form(message: Message, shape: Any, cls: Any) -> None:
     if isinstance(shape, shapes.TypedDictType):
         message.form = "dict"
@@ -550,9 +529,9 @@ def _form(message: Message, shape: Any, cls: Any) -> None:
     message.look = refuses_extra(message.name, cls, names)
 
 
-def _declared(shape: Any, cls: Any) -> list[Declared]:
+def _declared(shape: Any) -> list[Declared]:
     try:
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = field_hints(shape.cls)
     except Exception:  # of any class: evaluating annotations runs code. msgspec has accepted them
         hints = {}
     fields: list[Any] = list(shape.fields)
@@ -570,7 +549,7 @@ def _declared(shape: Any, cls: Any) -> list[Declared]:
         found.append(
             Declared(
                 name,
-                hint if not _is_generic(hint) else None,
+                _closed(hint),
                 field.type,
                 required=field.required or is_dict,
                 default=field.default,
@@ -582,16 +561,7 @@ def _declared(shape: Any, cls: Any) -> list[Declared]:
     return found
 
 
-def _is_generic(hint: Any) -> bool:
-    """Whether a class's own hint depends on a type argument: then only msgspec's description has the type."""
-    return isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", ()))
-
-
-def _doc(cls: Any) -> str | None:
-    doc = cls.__dict__.get("__doc__")
-    # Without a docstring, a dataclass gets its signature as docstring, and an enum a general sentence.
-    if not doc or doc.startswith(f"{cls.__name__}(") or doc == "An enumeration.":
-        return None
-    import inspect
-
-    return inspect.cleandoc(doc)
+def _closed(hint: Any) -> Any:
+    """A hint with the bounds of the type variables that are left in it, or ``Any``."""
+    variables = (hint,) if isinstance(hint, typing.TypeVar) else getattr(hint, "__parameters__", ())
+    return applied(hint, {each: opened(each) for each in variables})
