@@ -9,6 +9,7 @@ from msgspec import inspect as shapes
 
 from ..codec import checks, inspection
 from ..codec.arrays import dtype_name
+from ..codec.defaults import wrong_default
 from ..codec.protocol import Roles, ValueCoding, ValueType, buffer_form
 from ..types.hints import type_name, unwrap
 from ..types.schema import SchemaBuilder
@@ -37,6 +38,8 @@ def value_type(annotation: Any, builder: SchemaBuilder) -> ValueType:
         if annotation is written:
             raise
         shape = inspection.inspect_type(annotation, builder.carried)
+    if problem := wrong_default(shape, builder.carried):
+        raise inspection.UnsupportedTypeError(problem)
     services = inspection.services_in(shape)
     is_array = isinstance(shape, shapes.CustomType) and not services
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
