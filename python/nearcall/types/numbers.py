@@ -112,7 +112,7 @@ def field(
 
 
 def field_options(annotation: Any) -> FieldOptions:
-    """The options that :func:`field` has set around a type, also in an alias of it and around the ``X`` of ``X | None``.
+    """The options that :func:`field` has set around a type, in an alias of it, and around the ``X`` of ``X | None``.
     What is written further out counts.
     """
     found = FieldOptions()

@@ -287,6 +287,7 @@ def _carried(
         name=name,
     )
     found.shows_sent = False
+    found.library_class = f"{str(cls.__module__).partition('.')[0]}.{cls.__qualname__}"
     return found
 
 

@@ -50,10 +50,10 @@ pub(super) fn numeral(json: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// The integer that a number in JSON's notation equals, or `None` if it has a fraction. In place of one that has more than
-/// 38 digits comes the greatest or least `i128`: no type of Protobuf holds either.
+/// The integer that a number in JSON's notation equals, or `None` if it has a fraction. In place of one that has more
+/// than 38 digits comes the greatest or least `i128`: no type of Protobuf holds either.
 ///
-/// It takes no rounding, and no longer than the digits are, whatever the exponent is.
+/// Nothing is rounded, and it takes as long as the digits are many, whatever the exponent is.
 #[must_use]
 pub fn integer(number: &str) -> Option<i128> {
     if let Ok(short) = number.parse::<i64>() {

@@ -1,4 +1,4 @@
-//! Finds the tokens of a JSON text. A number stays as it is written, because no number of the machine holds all of them.
+//! Finds the tokens of a JSON text. A number stays as it is written, because no type of the machine holds all of them.
 
 use std::borrow::Cow;
 

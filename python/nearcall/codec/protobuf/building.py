@@ -11,11 +11,11 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..._core import ProtobufCodec, ProtobufMessages
+from ...types.arrays import dtype_of_annotation
 from ...types.carried import CarriedShape
 from ...types.declared import is_function, service_class
 from ...types.hints import UNION_ORIGINS, applied, field_hints, opened, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
-from ..arrays import dtype_of_annotation
 from ..arriving import checker, maker
 from ..carrying import CarriedSender, object_maker
 from ..inspection import UnsupportedTypeError, inspect_type

@@ -140,7 +140,7 @@ class Message(msgspec.Struct, eq=False):
     """Raises :class:`TypeError` if a value holds something that would not be sent."""
     doc: str | None = None
     in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | Literal["value"] | None = None
-    """If JSON has it in a form of its own: what is written of a value, and back; or that it is the only field's value."""
+    """If JSON has it in a form of its own: what is written of a value, and back; or that it is its only field."""
 
     @property
     def weight(self) -> int:

@@ -27,7 +27,7 @@ FULL_NAME: Final = "__protobuf_name__"
 """The attribute of a class that says its message: ``"shop.v1.Item"``."""
 
 InJson: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]] | typing.Literal["value"]
-"""From a value to what JSON has (``None``, bool, number, text, list or dict), and back; or that it is its only field."""
+"""From a value to what JSON has (``None``, bool, number, text, list or dict), and back; or that it is its field."""
 
 
 class Codec(Protocol):

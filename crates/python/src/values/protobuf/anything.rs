@@ -173,9 +173,9 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
     Ok(dict.into_any())
 }
 
-/// The value of a number in JSON. Written as an integer, it is that integer or is refused. With a fraction or an exponent it
-/// is a float, as all numbers are in Protobuf's bytes, and arrives as an int under the same condition, and unless it was
-/// rounded.
+/// The value of a number in JSON. Written as an integer, it is that integer or is refused. With a fraction or an
+/// exponent it is a float, as all numbers are in Protobuf's bytes, and arrives as an int under the same condition,
+/// unless it was rounded.
 pub(super) fn number_in_text<'py>(py: Python<'py>, text: &str) -> Result<Bound<'py, PyAny>> {
     let whole = json::integer(text);
     if let Some(whole) = whole.filter(|whole| *whole != 0)

@@ -1,7 +1,7 @@
 //! Protobuf's JSON becomes Python values. A peer wrote all of this JSON.
 //!
-//! [`Tokens`] finds the tokens, and a [`Reading`] knows from the plan what is expected of each. Nothing is built in between,
-//! and every value is counted before it is made.
+//! [`Tokens`] finds the tokens, and a [`Reading`] knows from the plan what is expected of each. Nothing is built in
+//! between, and every value is counted before it is made.
 
 use nearcall_core::json::{self, Token, Tokens};
 use nearcall_core::protobuf::{MAX_DEPTH, Number, Scalar};
