@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 use smallvec::SmallVec;
 
-use super::making::{Budget, Found, Making, int};
+use super::making::{Budget, Found, Making};
 use super::plan::{Element, Field, Form, InJson, Kind, Members, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times};
