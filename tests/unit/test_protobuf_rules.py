@@ -248,7 +248,10 @@ class Pinned:
         ),
         (Annotated[dict[str, float] | None, nearcall.field(type="float")], "as Annotated[float, nearcall.field(type="),
         (Annotated[list[int], nearcall.field(implicit=True)], "implicit=True is for fields of a single value"),
-        (list[Annotated[int, nearcall.field(3)]], "nearcall.field(3, type=None) is for a field, and int is only a part"),
+        (
+            list[Annotated[int, nearcall.field(3)]],
+            "nearcall.field(3, type=None) is for a field, and int is only a part",
+        ),
         (dict[str, Annotated[int, nearcall.field(json_name="@a")]], "is for a field, and int is only a part of one"),
         (dict[Annotated[str, nearcall.field(2)], int], "is for a field, and str is only a part of one"),
         (int | Annotated[str, nearcall.field(json_name="@a")], "is for a field, and str is only a part of one"),

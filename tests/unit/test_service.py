@@ -568,7 +568,7 @@ class Plain:
 
 
 @dataclass
-class Late:
+class Unlisted:
     count: int
     tags: list[str] = None  # type: ignore[assignment]
 
@@ -594,7 +594,7 @@ class Pair(Generic[T]):
 
 
 @dataclass
-class Right:
+class Defaults:
     ratio: float = 1
     maybe: int | None = None
     unset: int | msgspec.UnsetType = msgspec.UNSET
@@ -608,10 +608,10 @@ class Right:
 
 def test_a_default_that_its_field_could_not_hold_is_refused() -> None:
     @refused(
-        "Bad.m(): parameter 'a: Late' cannot be sent: the default of Late.tags must be list[str], got None: "
+        "Bad.m(): parameter 'a: Unlisted' cannot be sent: the default of Unlisted.tags must be list[str], got None: "
         "give it another, or declare 'list[str] | None'"
     )
-    def m1(self, a: Late) -> None: ...
+    def m1(self, a: Unlisted) -> None: ...
 
     @refused(
         "Bad.m(): the result 'dict[str, Wrong]' cannot be sent: the default of Wrong.number must be int, got str: "
@@ -627,7 +627,7 @@ def test_a_default_that_its_field_could_not_hold_is_refused() -> None:
 
     @service
     class Good:
-        def m(self, right: Right, made: Made) -> Pair[str]: ...
+        def m(self, defaults: Defaults, made: Made) -> Pair[str]: ...
 
     assert methods(Good)["m"]
 

@@ -296,7 +296,7 @@ def test_a_malformed_table_is_refused(name: str) -> None:
 
 def test_a_name_that_is_no_text_is_not_sent_either() -> None:
     table = pa.Table.from_arrays([pa.array([1])], schema=pa.schema([pa.field(b"\xff", pa.int64())]))
-    says = r"argument 'table' cannot be sent: b'\\xff' in the schema of column 0 is not UTF-8"
+    says = r"Table cannot be sent: b'\\xff' in the schema of column 0 is not UTF-8"
     with pytest.raises(InvalidArgument, match=says):
         Loopback(Frames(), Frames).table(table)
 

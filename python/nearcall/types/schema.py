@@ -92,16 +92,19 @@ class SchemaBuilder:
         if isinstance(shape, shapes.EnumType):
             return {"values": [member.value for member in shape.cls], "names": [member.name for member in shape.cls]}
         if isinstance(shape, CarriedShape):
-            inner = self.schema(shape.inner)
-            if not shape.carried.is_named:
-                return inner
-            known = {} if shape.carried.library_class is None else {"class": shape.carried.library_class}
-            return {"carried": shape.carried.name, "as": inner, **known}
+            return self._carried(shape)
         if isinstance(shape, shapes.CustomType) and (service := service_class(shape.cls)) is not None:
             return {"reference": name_of(service)}
         if isinstance(shape, shapes.CustomType):
             return {"array": dtype_name(shape.cls)}
         return {"ref": self._reference(shape)}
+
+    def _carried(self, shape: CarriedShape) -> Any:
+        inner = self.schema(shape.inner)
+        if not shape.carried.is_named:
+            return inner
+        known = {} if shape.carried.library_class is None else {"class": shape.carried.library_class}
+        return {"carried": shape.carried.name, "as": inner, **known}
 
     def _reference(self, shape: Any) -> str:
         known = self._names.get(shape.cls)

@@ -138,10 +138,13 @@ def array_of_lists(scalar: Any) -> Callable[[list[Any]], Any]:
             fits = array is not None and (array.dtype.kind == "f" or np.array_equal(array, found))
             if not fits or (found.dtype.kind == "f" and array.dtype.kind in "biu" and found.size):
                 raise ValueError(f"expected an array of {scalar.__name__}, got one of {found.dtype}")
-        elif scalar is None and found.dtype.kind == "f" and found.size:
-            if not any(isinstance(number, float) for number in np.array(numbers, object).flat):
-                raise ValueError("expected an ndarray: no dtype has all of these ints")
+        elif scalar is None and found.dtype.kind == "f" and _are_ints(np.array(numbers, object)):
+            raise ValueError("expected an ndarray: no dtype has all of these ints")
         array.flags.writeable = False
         return array
 
     return make
+
+
+def _are_ints(numbers: Any) -> bool:
+    return bool(numbers.size) and not any(isinstance(number, float) for number in numbers.flat)

@@ -42,13 +42,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     }
 
     #[cold]
-    fn in_json(
-        &mut self,
-        message: &Message,
-        in_json: &InJson,
-        value: &Bound<'py, PyAny>,
-        depth: usize,
-    ) -> Result<()> {
+    fn in_json(&mut self, message: &Message, in_json: &InJson, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         match (in_json, &message.form) {
             (InJson::Plain { to, .. }, _) => {
                 let value = to.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;

@@ -149,7 +149,13 @@ impl<'a, 'py> Reading<'a, 'py> {
 
     /// Reads a message that has a form of its own.
     #[cold]
-    fn in_json(&mut self, message: &'a Message, form: &InJson, expected: Expected<'a>, depth: usize) -> Result<Found<'py>> {
+    fn in_json(
+        &mut self,
+        message: &'a Message,
+        form: &InJson,
+        expected: Expected<'a>,
+        depth: usize,
+    ) -> Result<Found<'py>> {
         let (py, element) = (self.making.py, expected.element());
         let value = match form {
             InJson::Value => {
