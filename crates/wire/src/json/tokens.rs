@@ -107,7 +107,10 @@ impl<'t> Tokens<'t> {
     pub fn skip(&mut self) -> Result<(), String> {
         let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter::<IgnoredAny>();
         match values.next() {
-            Some(Ok(_)) => Ok(self.take(values.byte_offset(), ())),
+            Some(Ok(_)) => {
+                self.at += values.byte_offset();
+                Ok(())
+            }
             _ => Err(self.malformed()),
         }
     }

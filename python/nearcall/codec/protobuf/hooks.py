@@ -128,7 +128,7 @@ def array_of_lists(scalar: Any) -> Callable[[list[Any]], Any]:
             found = None
         if found is None or found.dtype.kind not in "biuf":
             raise ValueError("expected an ndarray: numbers in lists of one length, or dtype, shape and data")
-        array = found
+        array: Any = found
         if wrong_dtype(found, scalar):
             try:
                 array = found.astype(scalar)
