@@ -1,5 +1,7 @@
 //! What JSON's texts stand for in Protobuf's mapping: numbers, bytes and times; and that what is written is read alike.
-use nearcall_wire::json::{Numeral, Writer, base64, duration, float, number, timestamp, whole};
+use nearcall_wire::json::{
+    Token, Tokens, Writer, base64, duration, finite, float, integer, is_number, timestamp, whole,
+};
 use nearcall_wire::protobuf::Scalar;
 
 /// Runs the target on one input; panics if something is wrong.
@@ -19,11 +21,8 @@ pub(crate) fn run(bytes: &[u8]) {
     if let Ok(bytes) = base64(text) {
         assert!(bytes.len() <= text.len());
     }
-    match number(text) {
-        Some(Numeral::Int(value)) => assert_eq!(text.parse(), Ok(value)),
-        Some(Numeral::Float(value)) => assert_eq!(text.parse(), Ok(value)),
-        None => assert!(text.trim() != text || serde_json::from_str::<f64>(text).is_err()),
-    }
+    number(text);
+    tokens(text);
     let _ = float(text);
     if let Ok((seconds, nanos)) = timestamp(text) {
         let again = written(|out| out.timestamp(seconds, nanos));
@@ -51,8 +50,66 @@ fn numbers(bits: u64) {
         let value = if scalar == Scalar::Uint64 { bits.into() } else { bits.cast_signed().into() };
         let mut fits = false;
         let text = written(|out| fits = out.int(scalar, value));
-        let back = number(text.trim_matches('"'));
-        assert_eq!(back, fits.then_some(Numeral::Int(value)));
+        let text = text.trim_matches('"');
+        assert_eq!(is_number(text), fits);
+        if fits {
+            assert_eq!(integer(text), Some(value));
+        }
+    }
+}
+
+fn number(text: &str) {
+    let theirs: Result<serde_json::Number, _> = serde_json::from_str(text);
+    if !is_number(text) {
+        assert!(text.trim() != text || theirs.is_err());
+        return;
+    }
+    // They refuse what is beyond all doubles.
+    assert!(theirs.err().is_none_or(|error| error.to_string().starts_with("number out of range")));
+    if let Some(value) = finite(text) {
+        assert_eq!(text.parse(), Ok(value));
+    }
+    let whole = integer(text);
+    if let (Ok(value), true) = (text.parse::<i128>(), text.len() <= 38) {
+        assert_eq!(whole, Some(value));
+    }
+    if let Some(whole) = whole.filter(|whole| whole.unsigned_abs() < i128::MAX as u128) {
+        assert_eq!(finite(text), Some(whole as f64));
+        assert_eq!(integer(&whole.to_string()), Some(whole));
+    }
+}
+
+/// The tokens of a text are there if another reader takes it for JSON.
+fn tokens(text: &str) {
+    let mut tokens = Tokens::new(text);
+    let Some(ours) = walk(&mut tokens, 0) else { return };
+    let ours = ours.and_then(|()| tokens.end());
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(_) => assert_eq!(ours, Ok(())),
+        Err(error) => assert!(ours.is_err() || error.to_string().starts_with("number out of range")),
+    }
+}
+
+/// `None` if the text is too deep to say.
+fn walk(tokens: &mut Tokens<'_>, depth: usize) -> Option<Result<(), String>> {
+    if depth > 100 {
+        return None;
+    }
+    let (token, mut first) = (tokens.token(), true);
+    loop {
+        let more = match &token {
+            Ok(Token::Array) => tokens.item(first),
+            Ok(Token::Object) => tokens.key(first).map(|key| key.is_some()),
+            Ok(_) => return Some(Ok(())),
+            Err(why) => return Some(Err(why.clone())),
+        };
+        match more {
+            Ok(true) => match walk(tokens, depth + 1)? {
+                Ok(()) => first = false,
+                failed => return Some(failed),
+            },
+            done => return Some(done.map(drop)),
+        }
     }
 }
 

@@ -52,8 +52,14 @@ class Shop:
     def note(self, line: str) -> None: ...
 
 
+@nearcall.service(name="shop.v1.Ledger")
+class Ledger:
+    def told(self, number: int = 0, anything: Any = None) -> str:
+        return repr((number, anything))
+
+
 def shop() -> list[object]:
-    return [Shop()]
+    return [Shop(), Ledger()]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +140,26 @@ def test_programs_leave_zeros_out_and_may_know_more(post: Any) -> None:
     of_connect = {"content_type": "application/json", "connect_protocol_version": "1"}
     assert post("Find", "{}", **of_connect) == (200, {})
     assert post("Find", '{"name": "pen", "added": true}', **of_connect)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"number": 9007199254740993.0, "anything": 9007199254740993}', "(9007199254740993, 9007199254740993)"),
+        ('{"number": "-1.5e1", "anything": 1e2}', "(-15, 100)"),
+        ('{"number": 1.00000000000000000001}', "number"),
+        ('{"number": 1e-400}', "number"),
+        ('{"number": 1e999999999}', "number"),
+        ('{"anything": 18446744073709551616}', "anything"),
+    ],
+)
+def test_an_int_is_what_was_written_or_is_refused(ask: Any, text: str, told: str) -> None:
+    status, reply = ask("/shop.v1.Ledger/Told", text, content_type="application/json")
+    if told.startswith("("):
+        assert (status, reply) == (200, {"value": told})
+    else:
+        assert (status, reply["code"]) == (400, "invalid_argument")
+        assert told in reply["message"]
 
 
 def as_json(result: Result) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import importlib.util
 import inspect
@@ -18,6 +19,8 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import pytest
+import tvm_ffi
+from numpy.typing import NDArray
 
 import nearcall
 from nearcall.cli import main
@@ -564,6 +567,50 @@ def test_what_a_server_says_is_never_run(load: Any, for_loop: bool) -> None:
     assert fields[ODD].name == "field_1"
     assert fields["Evil"].default == EVIL
     assert plan_of(interface).methods[0].name == "f"
+
+
+@dataclasses.dataclass
+class Layer:
+    weights: NDArray[np.float32]
+    steps: list[NDArray[np.int64]]
+    mask: NDArray[np.bool_] | None = None
+    named: dict[str, np.ndarray[Any, Any]] = dataclasses.field(default_factory=dict)
+    tensor: tvm_ffi.Tensor | None = None
+
+
+@nearcall.service
+class Layers:
+    def turned(self, layer: Layer, tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
+        return tensor
+
+
+def test_arrays_keep_their_dtypes_and_tensors_their_class(stub: Any, load: Any, new_url: str) -> None:
+    with nearcall.Server(Layers(), new_url) as server:
+        text = stub(server.urls[0])
+        for line in (
+            "weights: numpy.typing.NDArray[numpy.float32]",
+            "steps: list[numpy.typing.NDArray[numpy.int64]]",
+            "mask: numpy.typing.NDArray[numpy.bool_] | None = None",
+            "named: dict[str, numpy.typing.NDArray[typing.Any]]",
+            "tensor: tvm_ffi.Tensor | None = None",
+            "def turned(self, layer: Layer, tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor",
+        ):
+            assert line in text
+        module = load(text)
+        tensor = tvm_ffi.from_dlpack(np.arange(3, dtype=np.float32))
+        layer = module.Layer(weights=np.ones(2, np.float32), steps=[np.arange(2)], tensor=tensor)
+        with nearcall.connect(server.urls[0], module.Layers) as layers:
+            assert np.from_dlpack(layers.turned(layer, tensor)).tolist() == [0.0, 1.0, 2.0]
+            layer.weights = np.ones(2)
+            with pytest.raises(nearcall.InvalidArgument, match="expected an array of float32, got one of float64"):
+                layers.turned(layer, tensor)
+
+
+def test_a_class_that_is_none_of_a_known_library_is_plain_data() -> None:
+    returns = {"type": "X", "form": "coded", "schema": {"carried": "tensor", "as": "str", "class": "os.system"}}
+    text = described_text(described(method={"returns": returns}), for_loop=False)
+    assert "import os" not in text
+    assert "-> typing.Any" in text
 
 
 def test_types_of_one_name_that_differ_are_two_classes(load: Any) -> None:

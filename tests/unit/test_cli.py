@@ -572,6 +572,9 @@ def test_arrays_are_nested_lists() -> None:
     assert to_json({"a": array, "b": np.float32(0.5)}) == b'{"a":[[1.0,2.0],[3.0,4.0]],"b":0.5}'
     with pytest.raises(ValueError, match="not an array of float32"):
         from_json([[1], [2, 3]], {"array": "float32"}, {})
+    for numbers in ([1.5], [300], [-129], [True, 0.5]):
+        with pytest.raises(ValueError, match="not an array of int8"):
+            from_json(numbers, {"array": "int8"}, {})
 
 
 def test_results_that_json_lacks() -> None:

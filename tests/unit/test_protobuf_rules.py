@@ -8,16 +8,19 @@ import decimal
 import enum
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, NewType, TypeVar
 
 import msgspec
 import pytest
 
 import nearcall
+from nearcall.codec.protobuf.errors import CodingError
 from nearcall.codec.protobuf.service import Protobuf, ServiceMessages
 from nearcall.codec.protobuf.text import proto_text
 from nearcall.service.making import in_codec
 from nearcall.service.service import plan_of
+
+from .echo import echo_types
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -156,6 +159,114 @@ def test_what_has_no_counterpart_is_refused_in_one_line_that_names_it(annotation
     assert says in text
     assert "parameter 'value'" in text
     assert "\n" not in text
+
+
+Int32 = Annotated[int, nearcall.field(type="int32")]
+Whole = NewType("Whole", Int32)  # type: ignore[valid-newtype]
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class Box(Generic[T]):
+    """A class whose fields are of the type of its argument."""
+
+    one: T
+    more: list[T]
+    maybe: T | None = None
+
+
+class Numbers(msgspec.Struct):
+    plain: Whole
+    maybe: Int32 | None
+    kept: Int32 | None = 5
+    pinned: Annotated[Int32, nearcall.field(19)] = 0
+    outer: Annotated[Int32, nearcall.field(type="uint32")] = 0
+    inner: Annotated[int, nearcall.field(18, type="sint32")] | None = None
+    items: list[Int32 | None] = []
+    table: dict[Int32, Int32 | None] = {}
+    pairs: list[tuple[Int32, str]] = []
+    nested: list[list[Int32]] = []
+    either: Int32 | str | None = None
+
+
+@nearcall.service
+class Counts:
+    def take(self, numbers: Numbers, box: Box[Int32]) -> Int32 | None: ...
+    def stream(self, items: Iterator[Int32]) -> Iterator[Int32 | None]: ...
+
+
+def test_the_type_of_a_number_counts_wherever_it_is_written() -> None:
+    text = proto_text(messages(Counts))
+    assert "int64" not in text
+    fields = {line.strip() for line in text.splitlines()}
+    assert fields >= {
+        "int32 plain = 1;",
+        "optional int32 maybe = 2;",
+        "OptionalInt32 kept = 3;",
+        "optional int32 pinned = 19;",
+        "optional uint32 outer = 5;",
+        "optional sint32 inner = 18;",
+        "repeated OptionalInt32 items = 7;",
+        "map<int32, OptionalInt32> table = 8;",
+        "repeated Int32StringTuple pairs = 9;",
+        "repeated Int32List nested = 10;",
+        "Int32OrString either = 11;",
+        "int32 one = 1;",
+        "repeated int32 more = 2;",
+        "optional int32 maybe = 3;",
+    }, text
+
+
+@pytest.mark.parametrize(
+    ("annotation", "make"),
+    [
+        (list[Int32 | None], lambda number: [number, None]),
+        (dict[str, list[Int32]], lambda number: {"a": [number]}),
+        (Box[Int32], lambda number: Box(1, [2], number)),
+        (Int32 | str, lambda number: number),
+    ],
+)
+def test_a_number_within_another_type_has_its_own_range(annotation: Any, make: Any) -> None:
+    codec: Any = ServiceMessages("test.Echo", [echo_types(annotation)]).codings()["echo"].reply.encode
+    value = make(2**31 - 1)
+    assert codec.decode(codec.encode(value), 100) == value
+    with pytest.raises(CodingError, match="an int that is not within -2147483648 to 2147483647"):
+        codec.encode(make(2**31))
+
+
+@dataclasses.dataclass
+class Pinned:
+    within: Annotated[list[Annotated[int, nearcall.field(3)]], nearcall.field(4)]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"),
+    [
+        (
+            Annotated[list[int], nearcall.field(type="int32")],
+            "not for list[int]: write it around the number, as Annotated[int, nearcall.field(type='int32')]",
+        ),
+        (Annotated[dict[str, float] | None, nearcall.field(type="float")], "as Annotated[float, nearcall.field(type="),
+        (Annotated[list[int], nearcall.field(implicit=True)], "implicit=True is for fields of a single value"),
+        (
+            list[Annotated[int, nearcall.field(3)]],
+            "nearcall.field(3, type=None) is for a field, and int is only a part",
+        ),
+        (dict[str, Annotated[int, nearcall.field(json_name="@a")]], "is for a field, and int is only a part of one"),
+        (dict[Annotated[str, nearcall.field(2)], int], "is for a field, and str is only a part of one"),
+        (int | Annotated[str, nearcall.field(json_name="@a")], "is for a field, and str is only a part of one"),
+        (Pinned, "Pinned.within: nearcall.field(3, type=None) is for a field"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(annotation: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=r"Echo\.echo\(\) cannot be served over gRPC") as caught:
+        ServiceMessages("test.Echo", [echo_types(annotation)])
+    assert says in str(caught.value)
+
+
+def test_a_message_by_itself_has_no_number() -> None:
+    with pytest.raises(TypeError, match=r"nearcall\.field\(3, type=None\) is for a field, and Point is a message"):
+        ServiceMessages("test.Echo", [echo_types(Annotated[Point, nearcall.field(3)])])
 
 
 def test_two_types_of_one_name_are_refused() -> None:

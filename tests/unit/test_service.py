@@ -6,9 +6,11 @@ import collections
 import functools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, TypeVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, NewType, Optional, Protocol, TypeVar
 
+import msgspec
 import pytest
 from typing_extensions import Self
 
@@ -563,6 +565,71 @@ class Plain:
 """
     with pytest.raises(TypeError, match=r"parameter 'b: list.Later.' cannot be sent: Later cannot be encoded"):
         exec(source, scope)
+
+
+@dataclass
+class Unlisted:
+    count: int
+    tags: list[str] = None  # type: ignore[assignment]
+
+
+@dataclass
+class Made:
+    """Which puts a list in the place of the default."""
+
+    tags: list[str] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.tags = self.tags or []
+
+
+class Wrong(msgspec.Struct):
+    number: int = "a"  # type: ignore[assignment]
+
+
+@dataclass
+class Pair(Generic[T]):
+    first: T
+    second: T = "b"  # type: ignore[assignment]
+
+
+@dataclass
+class Defaults:
+    ratio: float = 1
+    maybe: int | None = None
+    unset: int | msgspec.UnsetType = msgspec.UNSET
+    path: Path = Path("a")
+    color: Literal["red", "blue"] = "red"
+    data: bytes = b""
+    anything: Any = object
+    listed: list[str] = field(default_factory=list)
+    pair: Pair[str] = field(default_factory=lambda: Pair("a"))
+
+
+def test_a_default_that_its_field_could_not_hold_is_refused() -> None:
+    @refused(
+        "Bad.m(): parameter 'a: Unlisted' cannot be sent: the default of Unlisted.tags must be list[str], got None: "
+        "give it another, or declare 'list[str] | None'"
+    )
+    def m1(self, a: Unlisted) -> None: ...
+
+    @refused(
+        "Bad.m(): the result 'dict[str, Wrong]' cannot be sent: the default of Wrong.number must be int, got str: "
+        "give it another, or declare 'int | str'"
+    )
+    def m2(self) -> dict[str, Wrong]: ...
+
+    @refused(
+        "Bad.m(): parameter 'a: Pair[int]' cannot be sent: the default of Pair[int].second must be int, got str: "
+        "give it another, or declare 'int | str'"
+    )
+    def m3(self, a: Pair[int]) -> None: ...
+
+    @service
+    class Good:
+        def m(self, defaults: Defaults, made: Made) -> Pair[str]: ...
+
+    assert methods(Good)["m"]
 
 
 def test_results_are_checked_like_arguments() -> None:

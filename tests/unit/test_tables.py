@@ -221,6 +221,10 @@ def beyond() -> bytes:
     return whole.replace(struct.pack("<i", 100) * 100, struct.pack("<i", 1 << 30) * 100)
 
 
+def schema_of(name: str, kind: Any) -> bytes:
+    return bytes(pa.schema({name: kind}).serialize())
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "a place that is none": (lambda: sent_as(apart=[0, 9]), "its columns are malformed"),
     "a column of texts": (lambda: sent_as(apart=[0, 2]), "its columns are malformed"),
@@ -262,6 +266,18 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "many batches": (lambda: sent_as(lengths=[0] * 100_000), "its columns are malformed"),
     "no schema": (lambda: sent_as(schema=b"\xff" * 100), "no Table can be made of"),
+    "a name that is no text": (
+        lambda: sent_as(lambda all: {"schema": all["schema"].replace(b"texts", b"te\xffts")}),
+        r"b'te\xffts' in the schema of column 2 is not UTF-8",
+    ),
+    "a name within that is no text": (
+        lambda: sent_as(schema=schema_of("ints", pa.struct({"word": pa.int8()})).replace(b"word", b"\xff\xfe!!")),
+        r"b'\xff\xfe!!' in the schema of column 0 is not UTF-8",
+    ),
+    "a time zone that is no text": (
+        lambda: sent_as(schema=schema_of("when", pa.timestamp("us", "Mars")).replace(b"Mars", b"Mar\xff")),
+        r"b'Mar\xff' in the schema of column 0 is not UTF-8",
+    ),
     "no flatbuffer": (
         lambda: sent_as(schema=b"\xff\xff\xff\xff\x10" + bytes(19)),
         "pyarrow cannot read it: OSError: Invalid flatbuffers message",
@@ -276,6 +292,27 @@ def test_a_malformed_table_is_refused(name: str) -> None:
         Loopback(Frames()).table(make())
     assert message in str(caught.value)
     assert "TableData" not in str(caught.value)
+
+
+def test_a_name_that_is_no_text_is_not_sent_either() -> None:
+    table = pa.Table.from_arrays([pa.array([1])], schema=pa.schema([pa.field(b"\xff", pa.int64())]))
+    says = r"Table cannot be sent: b'\\xff' in the schema of column 0 is not UTF-8"
+    with pytest.raises(InvalidArgument, match=says):
+        Loopback(Frames(), Frames).table(table)
+
+
+def test_a_column_that_makes_polars_panic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panics of polars' Rust are no exceptions like others, and differ between its versions."""
+    read = pl.from_arrow
+
+    def panic(table: Any, **options: Any) -> Any:
+        if "texts" in table.schema.names:
+            raise pl.exceptions.PanicException("no such thing")
+        return read(table, **options)
+
+    monkeypatch.setattr(pl, "from_arrow", panic)
+    with pytest.raises(InvalidArgument, match="polars cannot read column 'texts' of string: no such thing"):
+        Loopback(Frames()).polars(sent_as())
 
 
 @pytest.mark.parametrize(

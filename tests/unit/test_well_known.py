@@ -246,6 +246,15 @@ def test_what_is_no_such_form_is_refused(given: dict[str, Any], words: str | Non
     assert str(caught.value).startswith(f"at {next(iter(given))}")
 
 
+def test_a_wrapped_number_is_exactly_what_was_written(module: ModuleType) -> None:
+    codec = codec_by_itself(module.All, "json")
+    found = codec.decode(b'{"int64": 9007199254740993.0, "int32": "1e2", "numbers": [900719925474099.3e1]}', MANY)
+    wrapped = module.Int64Value(value=2**53 + 1)
+    assert found == module.All(int64=wrapped, int32=module.Int32Value(value=100), numbers=[wrapped])
+    with pytest.raises(CodingError, match=r"at int64: expected int, got '1\.00000000000000000001'"):
+        codec.decode(b'{"int64": 1.00000000000000000001}', MANY)
+
+
 def test_anys_within_anys_have_an_end(module: ModuleType) -> None:
     """A peer sends bytes; the text of them would be made without an end."""
     packed = module.Any.pack(module.Part(number=1))

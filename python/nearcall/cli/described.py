@@ -18,7 +18,7 @@ from ..service.plan import BIDI_STREAM, KINDS, ONEWAY, SERVER_STREAM, UNARY
 from ..service.references import passed_in
 from ..types.functions import is_function_name
 from ..types.guards import is_dict, is_list
-from ..types.standard import MODULES
+from ..types.standard import LIBRARY_CLASSES, MODULES
 from .module_text import CannotBeWritten, Interface, Method, Parameter, class_name, is_free, module_text
 
 __all__ = ["described_text"]
@@ -177,7 +177,7 @@ class _Writer:
         if kind == "reference":
             return self.interface(inner) if inner in self._services else _ANY
         if kind == "carried":
-            return self._carried(inner, schema.get("as"))
+            return self._carried(inner, schema)
         if kind == "ref":
             return self._class_name(inner)
         if kind == "list":
@@ -201,10 +201,12 @@ class _Writer:
             return f"numpy.typing.NDArray[{scalar}]"
         return _ANY
 
-    def _carried(self, name: str, as_: Any) -> str:
-        """A class that travels as another type: one of Python's library, or plain data for others."""
-        module = MODULES.get(name)
-        if module is None or as_ != "str":
+    def _carried(self, name: str, schema: Mapping[str, Any]) -> str:
+        """A class that travels as another type: one of a library that is known, or else plain data."""
+        module = MODULES.get(name) if schema.get("as") == "str" else None
+        if module is None and (written := schema.get("class")) in LIBRARY_CLASSES:
+            module, _, name = written.rpartition(".")
+        if module is None:
             return _ANY
         self.modules.add(module)
         return f"{module}.{name}"

@@ -140,9 +140,12 @@ def _to_array(value: Any, dtype: str | None) -> Any:
     except ImportError:
         raise ValueError("the method takes a numpy array, and numpy is not installed here: pip install numpy") from None
     try:
-        return np.array(cast(Any, value), dtype=dtype)
-    except (TypeError, ValueError) as error:
+        found: Any = np.array(cast(Any, value), dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"not an array of {dtype or 'numbers'}: {error}") from None
+    if dtype is not None and found.dtype.kind in "biu" and found.tolist() != value:
+        raise ValueError(f"not an array of {dtype}: another number would arrive")
+    return found
 
 
 def _to_union(value: Any, members: list[Any], types: Mapping[str, Any]) -> Any:

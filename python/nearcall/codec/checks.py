@@ -15,11 +15,12 @@ from collections.abc import Callable
 from types import NoneType
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
+from ..types.arrays import dtype_of_annotation, is_array_type
 from ..types.carried import NO_TYPES, CarriedTypes
 from ..types.declared import is_service
 from ..types.hints import UNION_ORIGINS, describe_value, namesake, short_repr, type_name, unwrap
 from ..types.registered import carried_type
-from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
+from .arrays import wrong_dtype
 from .remedies import conversion_to
 from .senders import is_record, loss
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import inspect as shapes
 
+from ..types.arrays import is_array_type
 from ..types.beside import Beside
 from ..types.carried import NO_TYPES, CarriedShape, CarriedTypes
 from ..types.declared import is_service, service_class
 from ..types.hints import type_name
-from .arrays import is_array_type
 from .construction import construction_of
 from .decoders import make_decoder
 from .remedies import remedy

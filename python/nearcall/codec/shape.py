@@ -1,5 +1,5 @@
-"""msgspec's description of a type, with the services of functions in place of ``Callable``, of which it leaves out
-the types, and with what is known of classes that travel as another type.
+"""msgspec's description of a type, with what it leaves out: the services of functions in place of ``Callable``, the
+dtypes of arrays, and what is known of classes that travel as another type.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 from msgspec import inspect as shapes
 
+from ..types.arrays import is_array_type
 from ..types.carried import NO_TYPES, CarriedShape, CarriedTypes
 from ..types.declared import service_class
 from ..types.functions import CALLABLE
@@ -78,7 +79,8 @@ class _Filler:
     def _is_replaced(self, shape: shapes.Type) -> bool:
         if not isinstance(shape, shapes.CustomType):
             return isinstance(shape, shapes.Metadata)
-        return _is_callable(shape) or carried_type(get_origin(shape.cls) or shape.cls, self._types) is not None
+        cls: Any = get_origin(shape.cls) or shape.cls
+        return _is_callable(shape) or is_array_type(cls) or carried_type(cls, self._types) is not None
 
     def _filled_in(self, shape: Any, hint: Any) -> Any:
         """The description, filled in; ``hint`` is what it describes."""
@@ -118,6 +120,8 @@ class _Filler:
             service = service_class(hint)
             return shape if service is None else shapes.CustomType(service)
         cls: Any = get_origin(shape.cls) or shape.cls
+        if is_array_type(cls):
+            return shapes.CustomType(hint) if get_origin(hint) is cls else shape
         carried = carried_type(cls, self._types)
         if carried is None:
             return shape

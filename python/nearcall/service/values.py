@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from msgspec import inspect as shapes
-
 from ..codec import checks, inspection
-from ..codec.arrays import dtype_name
+from ..codec.defaults import wrong_default
 from ..codec.protocol import Roles, ValueCoding, ValueType, buffer_form
-from ..types.hints import type_name, unwrap
+from ..types.hints import type_name
 from ..types.schema import SchemaBuilder
 from .plan import ValuePlan
 
@@ -37,9 +35,10 @@ def value_type(annotation: Any, builder: SchemaBuilder) -> ValueType:
         if annotation is written:
             raise
         shape = inspection.inspect_type(annotation, builder.carried)
+    if problem := wrong_default(shape, builder.carried):
+        raise inspection.UnsupportedTypeError(problem)
     services = inspection.services_in(shape)
-    is_array = isinstance(shape, shapes.CustomType) and not services
-    schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
+    schema = builder.schema(shape)
     outer = checks.outer_type(written, builder.carried)
     return ValueType(annotation, shape, type_name(written), schema, outer, services, written=written)
 

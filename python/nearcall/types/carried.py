@@ -28,7 +28,10 @@ class CarriedType:
     Arguments and errors are those of :func:`nearcall.register_type`.
     """
 
-    __slots__ = ("cls", "form", "give", "is_named", "kinds", "make", "name", "parameters", "shows_sent", "to")
+    __slots__ = (
+        *("cls", "form", "give", "is_named", "kinds", "library_class", "make", "name", "parameters", "shows_sent"),
+        "to",
+    )
 
     def __init__(
         self,
@@ -71,6 +74,8 @@ class CarriedType:
         """Whether errors show values of the type that travels: not of one that users do not know."""
         self.form: str | None = None
         """How a value of the type that travels is written in plain data, if errors shall say so."""
+        self.library_class: str | None = None
+        """``"torch.Tensor"``, if it is a class of a library: a description says so to those who write code from it."""
         self.kinds: tuple[type, ...] = (target,)
         """The exact classes of its values."""
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin
+
+import msgspec
+
+from .hints import UNION_ORIGINS, opened
 
 __all__ = ["FieldOptions", "field", "field_options", "is_field_number", "is_json_name"]
 
@@ -14,6 +19,8 @@ FLOATS: Final = frozenset({"float", "double"})
 _GREATEST: Final = (1 << 29) - 1
 _RESERVED: Final = range(19_000, 20_000)
 _JSON_NAME: Final = re.compile(r"[A-Za-z0-9_.$@:/-]{1,200}")
+
+_NO_VALUES: Final = (NoneType, msgspec.UnsetType)
 
 
 def is_field_number(number: int) -> bool:
@@ -49,6 +56,15 @@ class FieldOptions:
     def __hash__(self) -> int:
         return hash(self._all())
 
+    def around(self, inner: FieldOptions) -> FieldOptions:
+        """These options, and where they say nothing, those of what they are written around."""
+        return FieldOptions(
+            inner.number if self.number is None else self.number,
+            inner.type if self.type is None else self.type,
+            self.implicit or inner.implicit,
+            inner.json_name if self.json_name is None else self.json_name,
+        )
+
     def _all(self) -> tuple[int | None, str | None, bool, str | None]:
         return self.number, self.type, self.implicit, self.json_name
 
@@ -69,7 +85,8 @@ def field(
             celsius: Annotated[float, nearcall.field(4)]
 
     It has a meaning only where Protobuf is used, over ``grpc://`` and ``http://``, and for parameters as for fields of
-    classes.
+    classes. With ``type`` it has one around each number within another type as well: ``list[Int32 | None]``. Where it
+    has none, it is refused when the service is served or connected in Protobuf.
 
     Args:
         number: The field's number, from 1 to 536,870,911 and not from 19,000 to 19,999; its place if not given.
@@ -95,9 +112,24 @@ def field(
 
 
 def field_options(annotation: Any) -> FieldOptions:
-    """The options that :func:`field` has set in an annotation."""
-    if get_origin(annotation) is Annotated:
-        for extra in get_args(annotation)[1:]:
-            if isinstance(extra, FieldOptions):
-                return extra
-    return FieldOptions()
+    """The options that :func:`field` has set around a type, in an alias of it, and around the ``X`` of ``X | None``.
+    What is written further out counts.
+    """
+    found = FieldOptions()
+    while True:
+        origin, args = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            inner = args[0]
+            for extra in reversed(args[1:]):
+                if isinstance(extra, FieldOptions):
+                    found = found.around(extra)
+        elif origin is Final:
+            inner = args[0]
+        elif origin in UNION_ORIGINS:
+            left = [arg for arg in args if arg not in _NO_VALUES]
+            inner = left[0] if len(left) == 1 else annotation
+        else:
+            inner = opened(annotation)
+        if inner is annotation:
+            return found
+        annotation = inner

@@ -8,7 +8,8 @@ looks on the wire and leaves out whatever does not matter there, such as a datac
 - ``{"union": [T, ...]}``, ``{"array": dtype or null}`` (numpy);
 - ``{"values": [...]}`` (a ``Literal``), and for an enum also ``"names"``, in the same order;
 - ``{"reference": "Listener"}``, an object of that service, which stays in its process;
-- ``{"carried": "Path", "as": T}``, a class of the user's that travels as another type;
+- ``{"carried": "Path", "as": T}``, a class of the user's that travels as another type; with
+  ``"class": "torch.Tensor"`` if it is one of a library;
 - ``{"ref": "Point"}``, a type with fields, described once in the service's ``types`` table.
 """
 
@@ -20,6 +21,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import inspect as shapes
 
+from .arrays import dtype_name
 from .carried import NO_TYPES, CarriedShape, CarriedTypes
 from .declared import name_of, service_class
 from .functions import is_function_name, show_function
@@ -90,13 +92,19 @@ class SchemaBuilder:
         if isinstance(shape, shapes.EnumType):
             return {"values": [member.value for member in shape.cls], "names": [member.name for member in shape.cls]}
         if isinstance(shape, CarriedShape):
-            inner = self.schema(shape.inner)
-            return {"carried": shape.carried.name, "as": inner} if shape.carried.is_named else inner
+            return self._carried(shape)
         if isinstance(shape, shapes.CustomType) and (service := service_class(shape.cls)) is not None:
             return {"reference": name_of(service)}
         if isinstance(shape, shapes.CustomType):
-            return {"array": None}  # msgspec's description of a type leaves an array's dtype out
+            return {"array": dtype_name(shape.cls)}
         return {"ref": self._reference(shape)}
+
+    def _carried(self, shape: CarriedShape) -> Any:
+        inner = self.schema(shape.inner)
+        if not shape.carried.is_named:
+            return inner
+        known = {} if shape.carried.library_class is None else {"class": shape.carried.library_class}
+        return {"carried": shape.carried.name, "as": inner, **known}
 
     def _reference(self, shape: Any) -> str:
         known = self._names.get(shape.cls)

@@ -14,7 +14,7 @@ from .beside import Beside
 from .carried import CarriedType
 from .hints import describe_value, plain_name, short_repr
 
-__all__ = ["MODULES", "standard_type"]
+__all__ = ["LIBRARY_CLASSES", "MODULES", "standard_type"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -224,6 +224,9 @@ MODULES: Final[Mapping[str, str]] = {
     "ZoneInfo": "zoneinfo",
 }
 """Where classes of Python's library are that travel as a text, by their names."""
+
+LIBRARY_CLASSES: Final = (*sorted(_TABLES), "jax.Array", "torch.Tensor", "tvm_ffi.Tensor")
+"""Classes of other libraries, tables and tensors, that a module may be written with: a server names what it likes."""
 
 _CLASSES: Final[Mapping[str, Callable[[Any], CarriedType]]] = {
     **{f"pathlib.{name}": _text for name in _PATHS},

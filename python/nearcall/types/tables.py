@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,8 @@ _FREE_VALUES: Final = 2_000_000
 """Values for which a table need not have a bit each: some types, such as that of nulls, take none."""
 _OLDEST: Final = 15
 """The first version of pyarrow that never unpickles what is in a table."""
+
+_Failures: TypeAlias = tuple[type[BaseException], ...]
 
 
 class TableData(msgspec.Struct):
@@ -82,6 +84,7 @@ def _given(table: Any, batches: Sequence[Any]) -> TableData:
     pa = _arrow()
     pc: Any = import_module("pyarrow.compute")
     fields: list[Any] = list(table.schema)
+    _check_names(pa, fields)
     if len(batches) > _MOST_BATCHES:
         raise TypeError(f"it has {len(batches)} batches, and the most are {_MOST_BATCHES}: combine_chunks() of it")
     if not fields and table.num_rows:
@@ -113,6 +116,34 @@ def _given(table: Any, batches: Sequence[Any]) -> TableData:
     return TableData(table.schema.serialize().to_pybytes(), lengths, apart, nulls, data, rest)
 
 
+def _check_names(pa: Any, fields: Sequence[Any]) -> None:
+    """Refuses a schema in which something is no text that should be one: whoever looks at it would fail.
+
+    Raises:
+        ValueError: it says which column.
+    """
+    for number, field in enumerate(fields):
+        try:
+            str(field.name)
+            _read_names(pa, field.type)
+        except UnicodeDecodeError as problem:
+            raise ValueError(f"{short_repr(problem.object)} in the schema of column {number} is not UTF-8") from None
+
+
+def _read_names(pa: Any, kind: Any) -> None:
+    """Reads all names and time zones within a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        _read_names(pa, kind.storage_type)
+    elif pa.types.is_dictionary(kind):
+        _read_names(pa, kind.value_type)
+    elif pa.types.is_timestamp(kind):
+        str(kind.tz)
+    else:
+        for field in map(kind.field, range(kind.num_fields)):
+            str(field.name)
+            _read_names(pa, field.type)
+
+
 def _others(fields: Sequence[Any], apart: Sequence[int]) -> list[int]:
     """The places of the columns that are in the stream."""
     held = set(apart)
@@ -140,6 +171,7 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
     pa = _arrow()
     schema = pa.ipc.read_schema(pa.py_buffer(sent.schema))
     fields: list[Any] = list(schema)
+    _check_names(pa, fields)
     apart, nulls = sent.apart, sent.nulls
     is_sound = (
         apart == sorted({place for place in apart if 0 <= place < len(fields) and _is_plain(pa, fields[place].type)})
@@ -242,21 +274,24 @@ def _table(message: bytes, table: int, number: int) -> int:
     return found
 
 
-def _carried(cls: Any, give: Any, make: Any, name: str | None = None) -> CarriedType:
+def _carried(
+    cls: Any, give: Any, make: Any, name: str | None = None, failures: _Failures = (Exception,)
+) -> CarriedType:
     if find_spec("pyarrow") is None:
         raise TypeError(_MISSING)
     found = CarriedType(
         cls,
         to=TableData,
-        give=_explaining(give, "pyarrow cannot write it"),
-        make=_explaining(make, "pyarrow cannot read it"),
+        give=_explaining(give, "pyarrow cannot write it", failures),
+        make=_explaining(make, "pyarrow cannot read it", failures),
         name=name,
     )
     found.shows_sent = False
+    found.library_class = f"{str(cls.__module__).partition('.')[0]}.{cls.__qualname__}"
     return found
 
 
-def _explaining(function: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
+def _explaining(function: Callable[[Any], Any], what: str, failures: _Failures) -> Callable[[Any], Any]:
     """The same function; what it raises says what is wrong with the value."""
 
     def explaining(value: Any) -> Any:
@@ -264,7 +299,7 @@ def _explaining(function: Callable[[Any], Any], what: str) -> Callable[[Any], An
             return function(value)
         except (TypeError, ValueError, MemoryError):  # those of pyarrow among them
             raise
-        except Exception as problem:  # of any class: pyarrow, pandas and polars have many of their own
+        except failures as problem:  # of any class: pyarrow, pandas and polars have many of their own
             raise ValueError(f"{what}: {type(problem).__name__}: {problem}") from problem
 
     return explaining
@@ -389,9 +424,21 @@ def _check_pandas(frame: Any, table: Any) -> None:
                 )
 
 
+def _unreadable(pl: Any, table: Any, failures: _Failures) -> str:
+    """The first column that polars cannot read by itself."""
+    for number, field in enumerate(table.schema):
+        try:
+            pl.from_arrow(table.select([number]))
+        except failures:
+            return f"column {short_repr(field.name)} of {field.type}"
+    return "its columns together"
+
+
 def _of_polars(cls: Any) -> CarriedType:
+    pl: Any = import_module("polars")
+    failures: _Failures = Exception, pl.exceptions.PanicException  # which is no Exception
+
     def give(frame: Any) -> TableData:
-        pl: Any = import_module("polars")
         arrives = pl.from_arrow(frame.head(0).to_arrow()).schema
         for name, kind in frame.schema.items():
             if kind != arrives[name]:
@@ -399,13 +446,18 @@ def _of_polars(cls: Any) -> CarriedType:
         return _of(frame.to_arrow())
 
     def make(sent: TableData) -> Any:
-        pl: Any = import_module("polars")
-        made = pl.from_arrow(_made(sent), rechunk=False)
+        table = _made(sent)
+        try:
+            made = pl.from_arrow(table, rechunk=False)
+        except MemoryError:
+            raise
+        except failures as problem:
+            raise ValueError(f"polars cannot read {_unreadable(pl, table, failures)}: {problem}") from problem
         if not isinstance(made, pl.DataFrame):
             raise ValueError(f"it is {describe_value(made)}")
         return made
 
-    return _carried(cls, give, make, "polars.DataFrame")
+    return _carried(cls, give, make, "polars.DataFrame", failures)
 
 
 TABLES: Final[Mapping[str, Callable[[Any], CarriedType]]] = {

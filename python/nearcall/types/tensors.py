@@ -249,7 +249,8 @@ class _TensorType(CarriedType):
         # One name for all libraries: each side may declare its own.
         super().__init__(cls, to=TensorData, give=self._given, make=self._made, name="tensor")
         self._function = function
-        self._is_never_changed = _label(cls) in _NEVER_CHANGED
+        self.library_class = _label(cls)
+        self._is_never_changed = self.library_class in _NEVER_CHANGED
         self._keeps_read_only: bool | None = None
         """Whether what it makes of memory that must not be written to is kept from that; ``None`` if not yet known."""
 

@@ -19,10 +19,11 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect as shapes
 
+from ...types.arrays import dtype_of_annotation
 from ...types.beside import Beside
 from ...types.hints import describe_value, short_repr
 from .. import anything
-from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
+from ..arrays import array_header, read_array, wrong_dtype
 from ..arriving import twins
 from ..decoders import make_decoder
 from ..references import REFERENCE, Incoming, Received, Uncounted

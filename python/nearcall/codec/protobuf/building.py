@@ -11,21 +11,23 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..._core import ProtobufCodec, ProtobufMessages
+from ...types.arrays import dtype_of_annotation
 from ...types.carried import CarriedShape
 from ...types.declared import is_function, service_class
-from ...types.hints import UNION_ORIGINS, type_name, unwrap
+from ...types.hints import UNION_ORIGINS, applied, field_hints, opened, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
-from ..arrays import dtype_of_annotation
 from ..arriving import checker, maker
 from ..carrying import CarriedSender, object_maker
 from ..choices import Same, StandIn
 from ..inspection import UnsupportedTypeError, inspect_type
 from ..senders import refuses_extra
 from . import hooks
+from .enums import enum_type, is_open
 from .errors import CodingError
-from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
+from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message, own_doc
 from .names import check_name, json_name, title, upper_snake
-from .single import buffer, doc_of, enum_type, is_open, lengths, limited, literal
+from .options import NOT_IMPLICIT, inner_options, no_number
+from .single import buffer, lengths, limited, literal
 from .well_known import in_json
 
 __all__ = ["Builder", "Declared", "codec_by_itself", "is_class"]
@@ -144,8 +146,12 @@ class Builder:
         defaults = not declared.required or declared.may_lack or unset
         # Whether ``None`` and absence mean different things.
         apart = optional and (unset or declared.may_lack or (not declared.required and declared.default is not None))
-        contained = _CONTAINERS.get(cast(Any, type(shape)))
-        if not apart and not optional and (contained or isinstance(shape, shapes.DictType)):
+        contained = type(shape) in _CONTAINERS or isinstance(shape, shapes.DictType)
+        if contained and options.type is not None:
+            raise no_number(options, hint)
+        if contained and options.implicit:
+            raise UnsupportedTypeError(NOT_IMPLICIT)
+        if not apart and not optional and contained:
             empty = declared.default in ((), frozenset()) if _is_plain(declared.default) else False
             factory: Any = get_origin(declared.factory) or declared.factory  # list[int] makes an empty list as well
             empty = empty or factory in (list, dict, set, frozenset, tuple)
@@ -153,7 +159,7 @@ class Builder:
                 return self._container(number, declared, shape, hint, ZERO)
         if apart:
             element = self.wrapper(declared.shape, declared.annotation)
-        elif contained or isinstance(shape, shapes.DictType):
+        elif contained:
             element = self.wrapper(shape, hint)
         else:
             element = self.element(shape, hint, options)
@@ -181,7 +187,7 @@ class Builder:
             found.left_out = [None]
         elif options.implicit:
             if not defaults or optional or element.is_message or not _is_zero(declared.default):
-                raise UnsupportedTypeError("implicit=True is for fields of a single value whose default is zero")
+                raise UnsupportedTypeError(NOT_IMPLICIT)
             found.shape = "implicit"
         elif not defaults and not optional and not element.is_message:
             found.shape = "implicit"
@@ -207,17 +213,23 @@ class Builder:
         bare = _bare(shape, hint)[0]
         meant = bare.inner if isinstance(bare, CarriedShape) else bare
         if isinstance(meant, (shapes.StrType, shapes.IntType, shapes.BoolType)):
-            return self.element(bare, hint, field_options(hint))
+            return self.element(bare, hint, inner_options(hint))
         raise UnsupportedTypeError("the keys of a dict are str, int or bool in Protobuf: send a list of pairs")
 
-    def alone(self, shape: Any, hint: Any) -> Element:
+    def alone(self, shape: Any, hint: Any, *, numbered: bool = False) -> Element:
         """An element for a place that cannot hold a container or ``None``, such as an item of a list: these are wrapped
         in a message.
+
+        Args:
+            shape: The type.
+            hint: Its annotation.
+            numbered: Whether the place has a number, as a member of a union has.
         """
+        options = inner_options(hint, numbered=numbered)
         bare, bare_hint, optional, _ = _bare(shape, hint)
         if optional or type(bare) in _CONTAINERS or isinstance(bare, shapes.DictType):
             return self.wrapper(shape, hint)
-        return self.element(bare, bare_hint, field_options(hint))
+        return self.element(bare, bare_hint, options)
 
     def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:  # noqa: PLR0911 - one for each type
         """A single value of a type."""
@@ -233,7 +245,7 @@ class Builder:
                 raise UnsupportedTypeError(f"a float cannot be a {number}: write float or double")
             return limited(Element(number, "float", number, (float,)), shape, float)
         if options.type is not None:
-            raise UnsupportedTypeError(f"type={options.type!r} is for an int or a float, not for {type_name(hint)}")
+            raise no_number(options, hint)
         if isinstance(shape, shapes.BoolType):
             return Element("bool", "bool", "bool", (bool,))
         if isinstance(shape, shapes.StrType):
@@ -347,7 +359,7 @@ class Builder:
         place = self._classes.get(shape.cls)
         if place is None:
             name = check_name(title(type_name(written)), "a class")
-            message = Message(name, type_name(written), "object", cls=cls, doc=doc_of(cls))
+            message = Message(name, type_name(written), "object", cls=cls, doc=own_doc(cls))
             place = self._classes[shape.cls] = self.add(message)
             _form(message, shape, cls)
             self.fill(message, _declared(shape))
@@ -387,7 +399,8 @@ class Builder:
     def _only(self, key: Any, name: str, declared: Declared, named: Any) -> Element:
         key = _key(key)
         if key not in self._wrappers:
-            message = Message("", name, "only", [self.field(1, declared)])
+            # Other options are those of the field that holds it.
+            message = Message("", name, "only", [self._field(1, declared)])
             message.proto_name = named(message.fields[0])
             self._wrap(key, message)
         place = self._wrappers[key]
@@ -409,11 +422,13 @@ class Builder:
         # The members are in the order in which they are written, which msgspec keeps.
         members = [member for member in shape.types if not isinstance(member, shapes.NoneType)]
         hints: list[Any] = args if len(args) == len(members) else [None] * len(members)
+        if hints is not args and any(field_options(arg) != FieldOptions() for arg in args):
+            raise UnsupportedTypeError(f"some members of {type_name(hint)} are one: nearcall.field has no place there")
         return self._one_of(_key(("union", hint, shape)), type_name(hint), members, hints)
 
     def _one_of(self, key: Any, name: str, members: Sequence[Any], hints: Sequence[Any]) -> Element:
         if key not in self._wrappers:
-            elements = [self.alone(member, each) for member, each in zip(members, hints, strict=True)]
+            elements = [self.alone(member, each, numbered=True) for member, each in zip(members, hints, strict=True)]
             titles: list[str] = []
             for element in elements:
                 # A name depends on the members before it alone, so that one more at the end changes none.
@@ -530,7 +545,7 @@ def _form(message: Message, shape: Any, cls: Any) -> None:
 
 def _declared(shape: Any) -> list[Declared]:
     try:
-        hints = typing.get_type_hints(get_origin(shape.cls) or shape.cls, include_extras=True)
+        hints = field_hints(shape.cls)
     except Exception:  # of any class: evaluating annotations runs code. msgspec has accepted them
         hints = {}
     fields: list[Any] = list(shape.fields)
@@ -550,7 +565,7 @@ def _declared(shape: Any) -> list[Declared]:
         found.append(
             Declared(
                 name,
-                hint if not _is_generic(hint) else None,
+                _closed(hint),
                 field.type,
                 required=field.required or is_dict,
                 default=default,
@@ -562,6 +577,7 @@ def _declared(shape: Any) -> list[Declared]:
     return found
 
 
-def _is_generic(hint: Any) -> bool:
-    """Whether a class's own hint depends on a type argument: then only msgspec's description has the type."""
-    return isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", ()))
+def _closed(hint: Any) -> Any:
+    """A hint with the bounds of the type variables that are left in it, or ``Any``."""
+    variables = (hint,) if isinstance(hint, typing.TypeVar) else getattr(hint, "__parameters__", ())
+    return applied(hint, {each: opened(each) for each in variables})

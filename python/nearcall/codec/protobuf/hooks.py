@@ -9,6 +9,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Callable, Sized
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -128,16 +129,31 @@ def array_of_lists(scalar: Any) -> Callable[[list[Any]], Any]:
             found = None
         if found is None or found.dtype.kind not in "biuf":
             raise ValueError("expected an ndarray: numbers in lists of one length, or dtype, shape and data")
-        array = found
+        array: Any = found
         if wrong_dtype(found, scalar):
-            try:
-                array = found.astype(scalar)
-            except TypeError:
-                array = None  # an abstract class of numbers
-            # Floats may be rounded, as JSON's numbers are anyway.
-            if array is None or not (array.dtype.kind == "f" or np.array_equal(array, found)):
-                raise ValueError(f"expected an array of {scalar.__name__}, got one of {found.dtype}")
+            array = _converted(found, scalar)
+        elif scalar is None and found.dtype.kind == "f" and _are_ints(np.array(numbers, object)):
+            raise ValueError("expected an ndarray: no dtype has all of these ints")
         array.flags.writeable = False
         return array
 
     return make
+
+
+def _converted(found: Any, scalar: Any) -> Any:
+    """An array of numbers as one of another dtype.
+
+    Raises:
+        ValueError: they would be other numbers.
+    """
+    with suppress(TypeError):  # an abstract class of numbers
+        made = found.astype(scalar)
+        # Floats may be rounded, as JSON's numbers are anyway. One in the place of an int may be one that was rounded.
+        is_rounded = made.dtype.kind in "biu" and found.dtype.kind == "f" and found.size
+        if made.dtype.kind == "f" or (not is_rounded and (made == found).all()):
+            return made
+    raise ValueError(f"expected an array of {scalar.__name__}, got one of {found.dtype}")
+
+
+def _are_ints(numbers: Any) -> bool:
+    return bool(numbers.size) and not any(isinstance(number, float) for number in numbers.flat)

@@ -7,7 +7,7 @@ The compiled codec reads these objects once, by the names of their attributes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from ..._core import memory_of
 from ..weights import object_weight
 from .names import json_name
 
-__all__ = ["REQUIRED", "ZERO", "Element", "EnumType", "Field", "Message"]
+__all__ = ["REQUIRED", "ZERO", "Element", "EnumType", "Field", "Message", "own_doc"]
 
 Absent = tuple[str, Any]
 """What the absence of a field means: ``("zero", None)``, ``("value", v)``, ``("factory", f)``, ``("omit", None)`` or
@@ -141,8 +141,8 @@ class Message(msgspec.Struct, eq=False):
     look: Callable[[Any], object] | None = None
     """Raises :class:`TypeError` if a value holds something that would not be sent."""
     doc: str | None = None
-    in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
-    """If JSON has it in a form of its own: what is written of a value, and back."""
+    in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | Literal["value"] | None = None
+    """If JSON has it in a form of its own: what is written of a value, and back; or that it is its only field."""
 
     @property
     def weight(self) -> int:
@@ -168,3 +168,14 @@ class Message(msgspec.Struct, eq=False):
         """Whether a ``.proto`` declares both messages alike."""
         oneof = (self.form == "oneof") == (other.form == "oneof")
         return oneof and [field.declared for field in self.fields] == [field.declared for field in other.fields]
+
+
+def own_doc(cls: Any) -> str | None:
+    """The docstring that somebody has written for a class."""
+    doc = cls.__dict__.get("__doc__")
+    # Without a docstring, a dataclass gets its signature as docstring, and an enum a general sentence.
+    if not doc or doc.startswith(f"{cls.__name__}(") or doc == "An enumeration.":
+        return None
+    import inspect
+
+    return inspect.cleandoc(doc)

@@ -10,7 +10,6 @@ import msgspec
 
 from ..._core import ProtobufMessages
 from ...types.hints import type_name
-from ...types.numbers import field_options
 from ..inspection import UnsupportedTypeError
 from ..protocol import (
     CODED,
@@ -27,6 +26,7 @@ from .building import Builder, Declared, is_class
 from .errors import ArgumentErrors, CodingError, value_error
 from .messages import REQUIRED, Element, Field, Message
 from .names import camel_case, check_name
+from .options import whole_options
 
 __all__ = ["Format", "Protobuf", "Rpc", "ServiceMessages"]
 
@@ -108,7 +108,7 @@ class ServiceMessages:
             return self._value(name, method.stream.name, method.stream.type, "parameter")
         shown = [_declared(parameter) for parameter in method.parameters]
         if len(shown) == 1 and shown[0].required and is_class(shown[0].shape):
-            found = builder.element(shown[0].shape, shown[0].annotation, field_options(shown[0].annotation))
+            found = builder.element(shown[0].shape, shown[0].annotation, whole_options(shown[0].annotation))
             return int(found.kind), True  # type: ignore[arg-type]
         return self._arguments(name, method, shown), False
 
@@ -152,7 +152,7 @@ class ServiceMessages:
         label = f"parameter '{field}'" if what == "parameter" else f"the {what} '{type_.name}'"
         try:
             if is_class(shape):
-                element = self.builder.element(shape, annotation, field_options(annotation))
+                element = self.builder.element(shape, annotation, whole_options(annotation))
                 return cast(int, element.kind), True
             message = Message(name, type_.name, "only")
             place = self.builder.add(message)

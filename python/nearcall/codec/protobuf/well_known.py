@@ -26,8 +26,8 @@ __all__ = ["FULL_NAME", "MOST_VALUES", "OWN_FORMS", "InJson", "MakesCodec", "in_
 FULL_NAME: Final = "__protobuf_name__"
 """The attribute of a class that says its message: ``"shop.v1.Item"``."""
 
-InJson: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""From a value to what JSON has (``None``, bool, number, text, list or dict), and back."""
+InJson: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]] | typing.Literal["value"]
+"""From a value to what JSON has (``None``, bool, number, text, list or dict), and back; or that it is its field."""
 
 
 class Codec(Protocol):
@@ -69,7 +69,7 @@ def in_json(cls: type, make_codec: MakesCodec) -> InJson | None:
     """
     full = vars(cls).get(FULL_NAME)
     if full in _WRAPPERS:
-        return _wrapper(cls, make_codec)
+        return "value"
     if full == f"{_GOOGLE}FieldMask":
         return lambda mask: _mask(mask.paths), lambda text: cls(paths=_paths(text))
     if full == f"{_GOOGLE}Struct":
@@ -90,8 +90,8 @@ def _of(kind: type, given: Any, what: str) -> Any:
 class _Holder:
     """Codes what is in the field of the number 1: messages, and values that are none."""
 
-    def __init__(self, annotation: Any, make_codec: MakesCodec, default: Any = msgspec.NODEFAULT) -> None:
-        self._class = msgspec.defstruct("Held", [("value", annotation, default)])
+    def __init__(self, annotation: Any, make_codec: MakesCodec) -> None:
+        self._class = msgspec.defstruct("Held", [("value", annotation)])
         self._make_codec = make_codec
 
     def to_json(self, value: Any) -> Any:
@@ -113,18 +113,6 @@ class _Holder:
         while encoded[at : at + 1] > b"\x7f":
             at += 1
         return encoded[at + 1 :]
-
-
-def _wrapper(cls: Any, make_codec: MakesCodec) -> InJson:
-    holder: list[_Holder] = []
-
-    def held() -> _Holder:
-        if not holder:
-            annotation = typing.get_type_hints(cls, include_extras=True)["value"]
-            holder.append(_Holder(annotation, make_codec, cls().value))
-        return holder[0]
-
-    return lambda wrapped: held().to_json(wrapped.value), lambda given: cls(value=held().from_json(given))
 
 
 def _mask(paths: list[str]) -> str:

@@ -1,5 +1,7 @@
 //! `google.protobuf.Value`: what JSON can say, where the type says `Any`.
 
+use std::ops::RangeInclusive;
+
 use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire};
 use nearcall_core::{json, sizes};
 use pyo3::prelude::*;
@@ -171,7 +173,35 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
     Ok(dict.into_any())
 }
 
-pub(super) fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
+/// The value of a number in JSON. Written as an integer, it is that integer or is refused. With a fraction or an
+/// exponent it is a float, as all numbers are in Protobuf's bytes, and arrives as an int under the same condition,
+/// unless it was rounded.
+pub(super) fn number_in_text<'py>(py: Python<'py>, text: &str) -> Result<Bound<'py, PyAny>> {
+    let whole = json::integer(text);
+    if let Some(whole) = whole.filter(|whole| *whole != 0)
+        && !text.contains(['.', 'e', 'E'])
+    {
+        if INTS.contains(&whole) {
+            return Ok(int(py, whole));
+        }
+        return Err(Trouble::misfit(
+            "an int beyond 64 bits where Any is declared: send it as a text, or with an exponent if it is a float",
+        ));
+    }
+    let value = json::finite(text).ok_or_else(beyond)?;
+    let is_same = whole.is_some_and(|whole| value as i128 == whole);
+    Ok(if is_same { number_of(py, value) } else { PyFloat::new(py, value).into_any() })
+}
+
+/// No codec carries another integer.
+const INTS: RangeInclusive<i128> = i64::MIN as i128..=u64::MAX as i128;
+
+#[cold]
+pub(super) fn beyond() -> Box<Trouble> {
+    Trouble::misfit("a number that is out of range")
+}
+
+fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
     match json::whole(value) {
         // There is no int for the zero below zero.
         Some(number) if number != 0 || value.is_sign_positive() => int(py, number.into()),

@@ -33,7 +33,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         if O::JSON
             && let Some(in_json) = &self.plan.messages[index].in_json
         {
-            return self.in_json(in_json, value, depth);
+            return self.in_json(&self.plan.messages[index], in_json, value, depth);
         }
         let begin = self.out.open(0, "{");
         self.message(index, value, depth)?;
@@ -42,12 +42,24 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     }
 
     #[cold]
-    fn in_json(&mut self, in_json: &InJson, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        let value = in_json.to.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
-        let begin = self.out.open(0, "");
-        anything::put(&value, self.out, depth)?;
-        self.out.close(begin, "");
-        Ok(())
+    fn in_json(&mut self, message: &Message, in_json: &InJson, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        match (in_json, &message.form) {
+            (InJson::Plain { to, .. }, _) => {
+                let value = to.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
+                let begin = self.out.open(0, "");
+                anything::put(&value, self.out, depth)?;
+                self.out.close(begin, "");
+                Ok(())
+            }
+            (InJson::Value, Form::Object { class } | Form::Call { class, .. }) => {
+                self.fits(message, class, value)?;
+                let field = &message.fields[0];
+                let item = self.attribute(field, value)?;
+                self.element(&field.element, &item, depth)?;
+                self.check(field.check.as_ref(), &item)
+            }
+            (InJson::Value, _) => Err(Self::not_of(message, value)),
+        }
     }
 
     /// Appends the fields of a message.
@@ -58,15 +70,9 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         let message = &self.plan.messages[index];
         match &message.form {
             Form::Object { class } | Form::Call { class, .. } => {
-                if !value.get_type().as_any().is(class) {
-                    return Err(Self::not_of(message, value));
-                }
-                if let Some(look) = &message.look {
-                    look.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
-                }
+                self.fits(message, class, value)?;
                 for field in &message.fields {
-                    let name = field.name.bind(self.py);
-                    let item = value.attribute(name).map_err(|error| refused(self.py, error).in_field(&field.shown))?;
+                    let item = self.attribute(field, value)?;
                     self.field(field, &item, depth)?;
                 }
                 Ok(())
@@ -97,6 +103,19 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
             Form::Nothing if value.is_none() => Ok(()),
             Form::Nothing => Err(Self::not_of(message, value)),
         }
+    }
+
+    /// Refuses an object of another class, and one that holds something that would not be sent.
+    fn fits(&self, message: &Message, class: &Py<PyAny>, value: &Bound<'py, PyAny>) -> Result<()> {
+        if !value.get_type().as_any().is(class) {
+            return Err(Self::not_of(message, value));
+        }
+        self.check(message.look.as_ref(), value)
+    }
+
+    fn attribute(&self, field: &Field, value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        let found = value.attribute(field.name.bind(self.py));
+        found.map_err(|error| refused(self.py, error).in_field(&field.shown))
     }
 
     fn items(&mut self, message: &Message, tuple: &Bound<'py, PyTuple>, depth: usize) -> Result<()> {

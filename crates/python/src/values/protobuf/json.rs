@@ -1,20 +1,16 @@
 //! Protobuf's JSON becomes Python values. A peer wrote all of this JSON.
 //!
-//! `serde_json` finds the tokens and hands each to a [`Reader`], which knows from the plan what is expected there.
-//! Nothing is built in between, and every value is counted before it is made.
+//! [`Tokens`] finds the tokens, and a [`Reading`] knows from the plan what is expected of each. Nothing is built in
+//! between, and every value is counted before it is made.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use nearcall_core::json::{self, Numeral};
+use nearcall_core::json::{self, Token, Tokens};
 use nearcall_core::protobuf::{MAX_DEPTH, Number, Scalar};
 use nearcall_core::{shown, sizes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
-use super::making::{Budget, Found, Making, int};
+use super::making::{Budget, Found, Making};
 use super::plan::{Element, Field, Form, InJson, Kind, Members, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times};
@@ -33,47 +29,17 @@ pub(super) fn read<'py>(
     checking: bool,
 ) -> Result<Bound<'py, PyAny>> {
     let text = std::str::from_utf8(bytes).map_err(|_| Trouble::misfit("the JSON is not valid UTF-8"))?;
-    let making = Making::of_json(py, plan, budget, strict).checking(checking);
-    let mut reading = Reading { making, trouble: None };
-    let mut tokens = serde_json::Deserializer::from_str(if text.is_empty() { "{}" } else { text });
-    // This module counts how deep messages are; the plan limits what is between two messages.
-    tokens.disable_recursion_limit();
-    let read = Reader { reading: &mut reading, expected: Expected::Whole(index), depth: 0 }.deserialize(&mut tokens);
-    match (read.and_then(|found| tokens.end().map(|()| found)), reading.trouble) {
-        (Ok(Found::Value(value)), _) => Ok(value),
-        (_, Some(trouble)) => Err(trouble),
-        (Err(error), None) => Err(malformed(&error)),
-        (Ok(_), None) => Err(Trouble::misfit("expected an object")),
-    }
-}
-
-#[cold]
-fn malformed(error: &dyn fmt::Display) -> Box<Trouble> {
-    Trouble::misfit(format!("the JSON is malformed: {error}"))
+    let tokens = Tokens::new(if text.is_empty() { "{}" } else { text });
+    let mut reading = Reading { making: Making::of_json(py, plan, budget, strict).checking(checking), tokens };
+    let value = reading.one(Expected::Whole(index), 0)?;
+    reading.tokens.end()?;
+    Ok(value)
 }
 
 /// One text that is being read.
 struct Reading<'a, 'py> {
     making: Making<'a, 'py>,
-    /// Why the reading ended. An error of `serde` has no room for a `Trouble`.
-    trouble: Option<Box<Trouble>>,
-}
-
-impl Reading<'_, '_> {
-    /// Keeps the trouble, and makes an error that ends the reading.
-    #[cold]
-    fn stop<E: Error>(&mut self, trouble: Box<Trouble>) -> E {
-        self.trouble = Some(trouble);
-        E::custom("")
-    }
-
-    /// Adds a step to the path of what ended the reading of a value.
-    #[cold]
-    fn within<E: Error>(&mut self, error: E, step: impl FnOnce(Box<Trouble>) -> Box<Trouble>) -> E {
-        let trouble = self.trouble.take().unwrap_or_else(|| malformed(&error));
-        self.trouble = Some(step(trouble));
-        error
-    }
+    tokens: Tokens<'a>,
 }
 
 /// What the plan says of the next value.
@@ -88,188 +54,145 @@ enum Expected<'a> {
     Anything,
 }
 
-/// What a value is in JSON.
-#[derive(Clone, Copy)]
-enum Token<'t> {
-    Null,
-    Bool(bool),
-    Number(Numeral),
-    Text(&'t str),
-    Array,
-    Object,
-}
-
-impl Token<'_> {
-    /// The memory of the value of a token where anything may be.
-    fn weight(self) -> usize {
-        match self {
-            Self::Null | Self::Bool(_) | Self::Array | Self::Object => sizes::SHARED,
-            Self::Number(_) => sizes::NUMBER,
-            Self::Text(_) => sizes::TEXT,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Bool(_) => "a bool",
-            Self::Number(_) => "a number",
-            Self::Text(_) => "a text",
-            Self::Array => "a list",
-            Self::Object => "an object",
-        }
-    }
-}
-
-/// Reads one value, which is `depth` messages deep.
-struct Reader<'r, 'a, 'py> {
-    reading: &'r mut Reading<'a, 'py>,
-    expected: Expected<'a>,
-    depth: usize,
-}
-
-type Read<'py, E> = std::result::Result<Found<'py>, E>;
-
-impl<'de, 'py> DeserializeSeed<'de> for Reader<'_, '_, 'py> {
-    type Value = Found<'py>;
-
+impl<'a> Expected<'a> {
+    /// The only value that there is, if not several of them are expected, or what the plan says nothing of.
     #[inline]
-    fn deserialize<D: Deserializer<'de>>(mut self, tokens: D) -> Read<'py, D::Error> {
-        if let Expected::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. })
-        | Expected::Element(element) = self.expected
-            && matches!(element.kind, Kind::Any)
-        {
-            (self.expected, self.depth) = (Expected::Anything, self.depth + 1);
+    fn element(self) -> Option<&'a Element> {
+        match self {
+            Self::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. }) | Self::Element(element) => {
+                Some(element)
+            }
+            _ => None,
         }
-        let plan = self.reading.making.plan;
-        if let Some(in_json) = self.message_index().and_then(|index| plan.messages[index].in_json.as_ref()) {
-            return self.in_json(in_json, tokens);
+    }
+}
+
+/// The memory of the value of a token where anything may be.
+fn weight(token: &Token<'_>) -> usize {
+    match token {
+        Token::Null | Token::Bool(_) | Token::Array | Token::Object => sizes::SHARED,
+        Token::Number(_) => sizes::NUMBER,
+        Token::Text(_) => sizes::TEXT,
+    }
+}
+
+fn kind_of(token: &Token<'_>) -> &'static str {
+    match token {
+        Token::Null => "null",
+        Token::Bool(_) => "a bool",
+        Token::Number(_) => "a number",
+        Token::Text(_) => "a text",
+        Token::Array => "a list",
+        Token::Object => "an object",
+    }
+}
+
+impl<'a, 'py> Reading<'a, 'py> {
+    /// Reads one value, which is `depth` messages deep.
+    fn value(&mut self, mut expected: Expected<'a>, mut depth: usize) -> Result<Found<'py>> {
+        let (plan, making) = (self.making.plan, &mut self.making);
+        let element = expected.element();
+        if element.is_some_and(|element| matches!(element.kind, Kind::Any)) {
+            (expected, depth) = (Expected::Anything, depth + 1);
         }
-        let making = &mut self.reading.making;
-        let counted = match self.expected {
-            Expected::Whole(_) => Ok(()),
-            // What a value takes is charged when its kind is known, and a container when it is complete.
-            Expected::Anything => anything::deeper(self.depth).and_then(|()| making.budget.take(making.py, 0)),
-            Expected::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. })
-            | Expected::Element(element) => making.budget.take(making.py, making.plan.weight(element)),
-            Expected::Field(_) => making.budget.take(making.py, 0),
+        let message = match (expected, element.map(|element| &element.kind)) {
+            (Expected::Whole(index), _) | (_, Some(&Kind::Message(index))) => Some(&plan.messages[index]),
+            _ => None,
         };
-        match counted {
-            Ok(()) => tokens.deserialize_any(self),
-            Err(trouble) => Err(self.reading.stop(trouble)),
+        if let Some(message) = message
+            && let Some(form) = &message.in_json
+        {
+            return self.in_json(message, form, expected, depth);
         }
-    }
-}
-
-impl<'de, 'py> Visitor<'de> for Reader<'_, '_, 'py> {
-    type Value = Found<'py>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value")
-    }
-
-    fn visit_unit<E: Error>(self) -> Read<'py, E> {
-        self.single(Token::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Read<'py, E> {
-        self.single(Token::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Read<'py, E> {
-        self.single(Token::Number(Numeral::Int(value.into())))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Read<'py, E> {
-        self.single(Token::Number(Numeral::Int(value.into())))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Read<'py, E> {
-        self.single(Token::Number(Numeral::Float(value)))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Read<'py, E> {
-        self.single(Token::Text(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Read<'py, A::Error> {
-        match self.expected {
-            Expected::Field(field) => match field.shape {
-                Shape::Implicit | Shape::Presence => self.numbers(&field.element, items),
-                Shape::Map(_) => self.single(Token::Array),
-                _ => self.items(&field.element, items),
+        match (expected, element) {
+            (Expected::Whole(_), _) => {}
+            // What a value takes is charged when its kind is known, and a container when it is complete.
+            (Expected::Anything, _) => {
+                anything::deeper(depth)?;
+                making.budget.take(making.py, 0)?;
+            }
+            (_, Some(element)) => making.budget.take(making.py, plan.weight(element))?,
+            (_, None) => making.budget.take(making.py, 0)?,
+        }
+        match (self.tokens.token()?, expected) {
+            (Token::Array, Expected::Anything) => self.list(depth).map(Found::Value),
+            (Token::Array, Expected::Field(Field { shape, element, .. })) if is_listed(shape) => {
+                self.items(element, depth)
+            }
+            (Token::Object, Expected::Anything) => self.dict(depth).map(Found::Value),
+            (Token::Object, Expected::Field(Field { shape: Shape::Map(key), element, .. })) => {
+                self.entries(key, element, depth)
+            }
+            (token @ Token::Array, _) => match element.and_then(|element| element.from_list.as_ref()) {
+                Some(from_list) => self.numbers(from_list, depth),
+                None => self.single(expected, &token),
             },
-            Expected::Element(element) => self.numbers(element, items),
-            Expected::Anything => self.list(items),
-            Expected::Whole(_) => self.single(Token::Array),
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Read<'py, A::Error> {
-        match self.expected {
-            Expected::Whole(index) => self.message(index, entries),
-            Expected::Field(Field { shape: Shape::Map(key), element, .. }) => self.entries(key, element, entries),
-            Expected::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. })
-            | Expected::Element(element) => match element.kind {
-                Kind::Message(index) => {
-                    let Self { reading, depth, expected } = self;
-                    let message = Reader { reading: &mut *reading, expected, depth }.message(index, entries)?;
-                    let Found::Value(message) = message else { return Ok(message) };
-                    let seen = reading.making.seen(element, message).map(Found::Value);
-                    seen.map_err(|trouble| reading.stop(trouble))
+            (token @ Token::Object, _) => match (message, element) {
+                (None, _) => self.single(expected, &token),
+                (Some(message), None) => self.message(message, depth).map(Found::Value),
+                (Some(message), Some(element)) => {
+                    let value = self.message(message, depth)?;
+                    self.making.seen(element, value).map(Found::Value)
                 }
-                _ => self.single(Token::Object),
             },
-            Expected::Field(_) => self.single(Token::Object),
-            Expected::Anything => self.dict(entries),
+            (token, _) => self.single(expected, &token),
         }
     }
-}
 
-impl<'a, 'py> Reader<'_, 'a, 'py> {
-    /// The message that is expected, if it is one.
-    #[inline]
-    fn message_index(&self) -> Option<usize> {
-        match self.expected {
-            Expected::Whole(index) => Some(index),
-            Expected::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. })
-            | Expected::Element(element) => match element.kind {
-                Kind::Message(index) => Some(index),
-                _ => None,
-            },
-            Expected::Field(_) | Expected::Anything => None,
+    /// Reads a value in whose place nothing else may be.
+    fn one(&mut self, expected: Expected<'a>, depth: usize) -> Result<Bound<'py, PyAny>> {
+        match self.value(expected, depth)? {
+            Found::Value(value) => Ok(value),
+            _ => Err(Trouble::misfit("is missing")),
         }
     }
 
     /// Reads a message that has a form of its own.
     #[cold]
-    fn in_json<'de, D: Deserializer<'de>>(self, in_json: &InJson, tokens: D) -> Read<'py, D::Error> {
-        let Self { reading, depth, expected } = self;
-        let found =
-            Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 1 }.deserialize(tokens)?;
-        let Found::Value(value) = found else { return Ok(found) };
-        if value.is_none() {
-            // As if the field were absent.
-            let empty = matches!(expected, Expected::Field(_));
-            return if empty { Ok(Found::Empty) } else { Err(reading.stop(misfit("a message", Token::Null))) };
+    fn in_json(
+        &mut self,
+        message: &'a Message,
+        form: &InJson,
+        expected: Expected<'a>,
+        depth: usize,
+    ) -> Result<Found<'py>> {
+        let (py, element) = (self.making.py, expected.element());
+        let value = match form {
+            InJson::Value => {
+                let weight = element.map_or(0, |element| self.making.plan.weight(element));
+                self.making.budget.charge(weight)?;
+                match self.value(Expected::Field(&message.fields[0]), depth + 1)? {
+                    Found::Empty => None,
+                    found => {
+                        let mut found = Some(found);
+                        let taken = |_: &mut Making<'a, 'py>, _, _: &Field| Ok(found.take().unwrap_or(Found::Empty));
+                        Some(self.making.assemble(message, None, taken)?)
+                    }
+                }
+            }
+            InJson::Plain { from, .. } => {
+                let value = self.one(Expected::Anything, depth + 1)?;
+                let made = || from.bind(py).run([&value]).map_err(|error| refused(py, error));
+                if value.is_none() { None } else { Some(made()?) }
+            }
+        };
+        match (value, element) {
+            (Some(value), Some(element)) => self.making.seen(element, value).map(Found::Value),
+            (Some(value), None) => Ok(Found::Value(value)),
+            // `null`: as if the field were absent.
+            (None, _) if matches!(expected, Expected::Field(_)) => Ok(Found::Empty),
+            (None, _) => Err(misfit("a message", &Token::Null)),
         }
-        let py = reading.making.py;
-        let made = in_json.from.bind(py).run([&value]).map_err(|error| refused(py, error));
-        let seen = made.and_then(|value| match expected {
-            Expected::Field(Field { element, .. }) | Expected::Element(element) => reading.making.seen(element, value),
-            _ => Ok(value),
-        });
-        seen.map(Found::Value).map_err(|trouble| reading.stop(trouble))
     }
 
     /// A value that holds no others, or one that is of the wrong kind.
     #[inline]
-    fn single<E: Error>(self, token: Token<'_>) -> Read<'py, E> {
-        let making = &mut self.reading.making;
-        let found = match (self.expected, token) {
+    fn single(&mut self, expected: Expected<'a>, token: &Token<'_>) -> Result<Found<'py>> {
+        let making = &mut self.making;
+        match (expected, token) {
             (Expected::Anything, token) => {
-                let charged = making.budget.charge(token.weight());
-                charged.map(|()| Found::Value(plain(making.py, token)))
+                making.budget.charge(weight(token))?;
+                plain(making.py, token).map(Found::Value)
             }
             // `null`: as if the field were absent.
             (Expected::Field(_), Token::Null) => Ok(Found::Empty),
@@ -280,165 +203,106 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
             },
             (Expected::Element(element), token) => scalar(making, element, token).map(Found::Value),
             (Expected::Whole(_), token) => Err(misfit("an object", token)),
-        };
-        found.map_err(|trouble| self.reading.stop(trouble))
+        }
     }
 
-    fn message<'de, A: MapAccess<'de>>(self, index: usize, mut entries: A) -> Read<'py, A::Error> {
-        let Self { reading, depth, .. } = self;
+    /// The fields of a message whose bracket was read.
+    fn message(&mut self, message: &'a Message, depth: usize) -> Result<Bound<'py, PyAny>> {
         let depth = depth + 1;
         if depth > MAX_DEPTH {
-            return Err(reading.stop(Trouble::too_deep()));
+            return Err(Trouble::too_deep());
         }
-        let plan = reading.making.plan;
-        let message = &plan.messages[index];
         // `None` until a field occurs. A field that occurs twice is an error, because one of its values would be lost.
         let mut slots: SmallVec<[Option<Found<'py>>; 8]> = message.fields.iter().map(|_| None).collect();
-        let (mut chosen, mut next) = (None, 0);
-        while let Some(name) = entries.next_key_seed(Name)? {
+        let (mut chosen, mut next, mut first) = (None, 0, true);
+        while let Some(name) = self.tokens.key(first)? {
+            first = false;
             let Some(place) = message.named(&name, next) else {
-                if reading.making.strict {
-                    return Err(reading.stop(no_field(message, &name)));
+                if self.making.strict {
+                    return Err(no_field(message, &name));
                 }
-                reading.making.budget.step(reading.making.py);
-                entries.next_value::<IgnoredAny>()?;
+                self.making.budget.step(self.making.py);
+                self.tokens.skip()?;
                 continue;
             };
             next = place + 1;
             let field = &message.fields[place];
-            let reader = Reader { reading: &mut *reading, expected: Expected::Field(field), depth };
-            let found = match entries.next_value_seed(reader) {
-                Ok(_) if slots[place].is_some() => {
-                    return Err(reading.stop(Trouble::misfit("is there twice").in_field(&field.shown)));
-                }
-                Ok(found) => found,
-                Err(error) => return Err(reading.within(error, |trouble| trouble.in_field(&field.shown))),
+            let found = match self.value(Expected::Field(field), depth) {
+                Ok(_) if slots[place].is_some() => Err(Trouble::misfit("is there twice")),
+                found => found,
             };
+            let found = found.map_err(|trouble| trouble.in_field(&field.shown))?;
             if matches!(message.form, Form::OneOf) && !matches!(found, Found::Empty) && chosen.replace(place).is_some()
             {
                 let text = format!("two members of {} are there, and it has one", message.name);
-                return Err(reading.stop(Trouble::misfit(text)));
+                return Err(Trouble::misfit(text));
             }
             slots[place] = Some(found);
         }
-        let value =
-            reading.making.assemble(message, chosen, |_, place, _| Ok(slots[place].take().unwrap_or(Found::Empty)));
-        value.map(Found::Value).map_err(|trouble| reading.stop(trouble))
+        self.making.assemble(message, chosen, |_, place, _| Ok(slots[place].take().unwrap_or(Found::Empty)))
     }
 
-    /// The items of a field.
-    fn items<'de, A: SeqAccess<'de>>(self, element: &'a Element, mut items: A) -> Read<'py, A::Error> {
-        let Self { reading, depth, .. } = self;
+    /// The items of a field whose bracket was read.
+    fn items(&mut self, element: &'a Element, depth: usize) -> Result<Found<'py>> {
         let mut found = Vec::new();
-        loop {
-            let reader = Reader { reading: &mut *reading, expected: Expected::Element(element), depth };
-            match items.next_element_seed(reader) {
-                Ok(Some(Found::Value(item))) => found.push(item),
-                Ok(_) => return Ok(Found::Items(found)),
-                Err(error) => return Err(reading.within(error, |trouble| trouble.in_item(found.len()))),
-            }
+        while self.tokens.item(found.is_empty()).map_err(|why| Trouble::misfit(why).in_item(found.len()))? {
+            let item = self.one(Expected::Element(element), depth);
+            found.push(item.map_err(|trouble| trouble.in_item(found.len()))?);
         }
+        Ok(Found::Items(found))
     }
 
-    /// The entries of a field.
-    fn entries<'de, A: MapAccess<'de>>(
-        self,
-        key: &'a Element,
-        element: &'a Element,
-        mut entries: A,
-    ) -> Read<'py, A::Error> {
-        let Self { reading, depth, .. } = self;
+    /// The entries of a field whose bracket was read.
+    fn entries(&mut self, key: &'a Element, element: &'a Element, depth: usize) -> Result<Found<'py>> {
         let mut found = Vec::new();
-        while let Some(text) = entries.next_key_seed(Name)? {
-            let name = map_key(&mut reading.making, key, &text).map_err(|trouble| reading.stop(trouble))?;
-            let reader = Reader { reading: &mut *reading, expected: Expected::Element(element), depth: depth + 1 };
-            match entries.next_value_seed(reader) {
-                Ok(Found::Value(value)) => found.push((name, value)),
-                Ok(_) => {}
-                Err(error) => return Err(reading.within(error, |trouble| trouble.in_key(&name))),
-            }
+        while let Some(text) = self.tokens.key(found.is_empty())? {
+            let name = map_key(&mut self.making, key, &text)?;
+            let value = self.one(Expected::Element(element), depth + 1).map_err(|trouble| trouble.in_key(&name))?;
+            found.push((name, value));
         }
         Ok(Found::Entries(found))
     }
 
-    /// Reads a list where one value is expected: only the numbers of an array may come like that.
-    fn numbers<'de, A: SeqAccess<'de>>(self, element: &'a Element, items: A) -> Read<'py, A::Error> {
-        let Some(from_list) = &element.from_list else { return self.single(Token::Array) };
-        let Self { reading, depth, .. } = self;
-        let list = Reader { reading: &mut *reading, expected: Expected::Anything, depth }.list(items)?;
-        let Found::Value(list) = list else { return Ok(list) };
-        let py = reading.making.py;
-        let made = from_list.bind(py).run([&list]).map_err(|error| refused(py, error));
-        made.map(Found::Value).map_err(|trouble| reading.stop(trouble))
+    /// A list in the place of an array, whose numbers it has. Its bracket was read.
+    fn numbers(&mut self, from_list: &Py<PyAny>, depth: usize) -> Result<Found<'py>> {
+        let list = self.list(depth)?;
+        let py = self.making.py;
+        from_list.bind(py).run([&list]).map(Found::Value).map_err(|error| refused(py, error))
     }
 
-    /// A list where anything may be, at the depth that it has in a `google.protobuf.Value`.
-    fn list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Read<'py, A::Error> {
-        let Self { reading, depth, .. } = self;
-        let list = PyList::empty(reading.making.py);
-        reading.making.budget.charge(sizes::LIST).map_err(|trouble| reading.stop(trouble))?;
-        loop {
-            let reader = Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 2 };
-            let item = match items.next_element_seed(reader) {
-                Ok(Some(Found::Value(item))) => item,
-                Ok(_) => return Ok(Found::Value(list.into_any())),
-                Err(error) => return Err(reading.within(error, |trouble| trouble.in_item(list.len()))),
-            };
-            list.append(item).map_err(|error| reading.stop(raised(error)))?;
+    /// A list where anything may be, at the depth that it has in a `google.protobuf.Value`. Its bracket was read.
+    fn list(&mut self, depth: usize) -> Result<Bound<'py, PyAny>> {
+        let list = PyList::empty(self.making.py);
+        self.making.budget.charge(sizes::LIST)?;
+        while self.tokens.item(list.is_empty()).map_err(|why| Trouble::misfit(why).in_item(list.len()))? {
+            let item = self.one(Expected::Anything, depth + 2).map_err(|trouble| trouble.in_item(list.len()))?;
+            list.append(item).map_err(raised)?;
         }
+        Ok(list.into_any())
     }
 
-    /// An object where anything may be.
-    fn dict<'de, A: MapAccess<'de>>(self, mut entries: A) -> Read<'py, A::Error> {
-        let Self { reading, depth, .. } = self;
-        let dict = PyDict::new(reading.making.py);
+    /// An object where anything may be. Its bracket was read.
+    fn dict(&mut self, depth: usize) -> Result<Bound<'py, PyAny>> {
+        let dict = PyDict::new(self.making.py);
         let mut count = 0;
-        reading.making.budget.charge(sizes::dict(0)).map_err(|trouble| reading.stop(trouble))?;
-        while let Some(name) = entries.next_key_seed(Name)? {
-            let name = PyString::new(reading.making.py, &name);
-            let more = sizes::TEXT + sizes::one_key_more(count);
-            reading.making.budget.charge(more).map_err(|trouble| reading.stop(trouble))?;
-            let reader = Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 3 };
-            let value = match entries.next_value_seed(reader) {
-                Ok(Found::Value(value)) => value,
-                Ok(_) => continue,
-                Err(error) => return Err(reading.within(error, |trouble| trouble.in_key(name.as_any()))),
-            };
-            dict.set_item(&name, value).map_err(|error| reading.stop(raised(error)))?;
+        self.making.budget.charge(sizes::dict(0))?;
+        while let Some(name) = self.tokens.key(count == 0)? {
+            let name = PyString::new(self.making.py, &name);
+            self.making.budget.charge(sizes::TEXT + sizes::one_key_more(count))?;
+            let value = self.one(Expected::Anything, depth + 3).map_err(|trouble| trouble.in_key(name.as_any()))?;
+            dict.set_item(&name, value).map_err(raised)?;
             count += 1;
             if dict.len() < count {
-                return Err(reading.stop(Trouble::misfit("is there twice").in_key(name.as_any())));
+                return Err(Trouble::misfit("is there twice").in_key(name.as_any()));
             }
         }
-        Ok(Found::Value(dict.into_any()))
+        Ok(dict.into_any())
     }
 }
 
-/// Reads the name of a field, or a key.
-struct Name;
-
-impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, tokens: D) -> std::result::Result<Self::Value, D::Error> {
-        tokens.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Name {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a key")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> std::result::Result<Self::Value, E> {
-        Ok(Cow::Borrowed(name))
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
-        Ok(Cow::Owned(name.to_owned()))
-    }
+/// Whether a field's values are the items of a list.
+fn is_listed(shape: &Shape) -> bool {
+    !matches!(shape, Shape::Implicit | Shape::Presence | Shape::Map(_))
 }
 
 #[cold]
@@ -456,31 +320,29 @@ fn map_key<'py>(making: &mut Making<'_, 'py>, key: &Element, text: &str) -> Resu
     let token = match (&key.kind, text) {
         (Kind::Scalar(Scalar::Bool), "true") => Token::Bool(true),
         (Kind::Scalar(Scalar::Bool), "false") => Token::Bool(false),
-        _ => Token::Text(text),
+        _ => Token::Text(text.into()),
     };
     let weight = making.plan.weight(key);
-    let value = making.budget.take(making.py, weight).and_then(|()| scalar(making, key, token));
+    let value = making.budget.take(making.py, weight).and_then(|()| scalar(making, key, &token));
     value.map_err(|trouble| trouble.in_key(PyString::new(making.py, text).as_any()))
 }
 
 /// The value of a token where anything may be.
-fn plain<'py>(py: Python<'py>, token: Token<'_>) -> Bound<'py, PyAny> {
-    match token {
-        Token::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-        Token::Number(Numeral::Int(value)) => int(py, value),
-        // As when it is read from Protobuf's bytes, where all numbers are floats.
-        Token::Number(Numeral::Float(value)) => anything::number_of(py, value),
+fn plain<'py>(py: Python<'py>, token: &Token<'_>) -> Result<Bound<'py, PyAny>> {
+    Ok(match token {
+        Token::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
+        Token::Number(number) => anything::number_in_text(py, number)?,
         Token::Text(text) => PyString::new(py, text).into_any(),
         Token::Null | Token::Array | Token::Object => py.None().into_bound(py),
-    }
+    })
 }
 
 /// The value of one token.
 #[inline]
-fn scalar<'py>(making: &mut Making<'_, 'py>, element: &Element, token: Token<'_>) -> Result<Bound<'py, PyAny>> {
+fn scalar<'py>(making: &mut Making<'_, 'py>, element: &Element, token: &Token<'_>) -> Result<Bound<'py, PyAny>> {
     let py = making.py;
     let value = match (&element.kind, token) {
-        (Kind::Scalar(Scalar::Bool), Token::Bool(value)) => return making.number(element, Number::Bool(value)),
+        (Kind::Scalar(Scalar::Bool), Token::Bool(value)) => return making.number(element, Number::Bool(*value)),
         (Kind::Scalar(Scalar::String), Token::Text(text)) => PyString::new(py, text).into_any(),
         (Kind::Scalar(Scalar::Bytes), Token::Text(text)) => PyBytes::new(py, &json::base64(text)?).into_any(),
         (Kind::Scalar(Scalar::Double), Token::Number(_) | Token::Text(_)) => {
@@ -506,33 +368,23 @@ fn scalar<'py>(making: &mut Making<'_, 'py>, element: &Element, token: Token<'_>
     making.seen(element, value)
 }
 
-fn float(element: &Element, token: Token<'_>) -> Result<f64> {
+fn float(element: &Element, token: &Token<'_>) -> Result<f64> {
     match token {
-        Token::Number(Numeral::Int(value)) => Ok(value as f64),
-        Token::Number(Numeral::Float(value)) => Ok(value),
+        Token::Number(number) => json::finite(number).ok_or_else(anything::beyond),
         Token::Text(text) => json::float(text).ok_or_else(|| not(element, text)),
         token => Err(misfit(&element.name, token)),
     }
 }
 
-fn integer(element: &Element, scalar: Scalar, token: Token<'_>) -> Result<Number> {
-    let numeral = match token {
-        Token::Number(numeral) => numeral,
-        Token::Text(text) => json::number(text).ok_or_else(|| not(element, text))?,
+fn integer(element: &Element, scalar: Scalar, token: &Token<'_>) -> Result<Number> {
+    let number = match token {
+        Token::Number(number) => *number,
+        Token::Text(text) if json::is_number(text) => &**text,
+        Token::Text(text) => return Err(not(element, text)),
         token => return Err(misfit(&element.name, token)),
     };
+    let value = json::integer(number).ok_or_else(|| not(element, number))?;
     let (least, greatest) = scalar.range().unwrap_or((0, 0));
-    let value = match numeral {
-        Numeral::Int(value) => value,
-        Numeral::Float(value) => match json::whole(value) {
-            Some(value) => value.into(),
-            None if value.fract() != 0.0 => return Err(not(element, &value.to_string())),
-            None if value > least as f64 && value < greatest as f64 => {
-                return Err(Trouble::misfit("an int of that size must be written without a fraction or an exponent"));
-            }
-            None => i128::MAX,
-        },
-    };
     if value < least || value > greatest {
         return Err(Trouble::misfit(format!("an int that is not within {least} to {greatest}")));
     }
@@ -561,6 +413,6 @@ fn not(element: &Element, text: &str) -> Box<Trouble> {
 }
 
 #[cold]
-fn misfit(expected: &str, token: Token<'_>) -> Box<Trouble> {
-    Trouble::misfit(format!("expected {expected}, got {}", token.name()))
+fn misfit(expected: &str, token: &Token<'_>) -> Box<Trouble> {
+    Trouble::misfit(format!("expected {expected}, got {}", kind_of(token)))
 }

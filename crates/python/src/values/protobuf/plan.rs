@@ -40,12 +40,22 @@ pub(super) struct Message {
     names: HashMap<String, usize>,
 }
 
-/// Messages that JSON has in a form of their own, such as a wrapped number as that number.
-pub(super) struct InJson {
-    /// Makes what is written of the value: `None`, a bool, number, text, list or dict.
-    pub(super) to: Py<PyAny>,
-    /// Makes the value from what was read, likewise.
-    pub(super) from: Py<PyAny>,
+/// How JSON has messages with a form of their own.
+pub(super) enum InJson {
+    /// As the value of their only field: a wrapped number as that number.
+    Value,
+    /// As plain data, which two functions make of the value and read: `None`, a bool, number, text, list or dict.
+    Plain { to: Py<PyAny>, from: Py<PyAny> },
+}
+
+impl InJson {
+    fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if described.is_instance_of::<PyString>() {
+            return Ok(Self::Value);
+        }
+        let (to, from) = described.extract()?;
+        Ok(Self::Plain { to, from })
+    }
 }
 
 /// What a message becomes in Python.
@@ -263,8 +273,11 @@ impl Message {
                 names.entry(field?.getattr(attribute)?.extract()?).or_insert(place);
             }
         }
-        let in_json: Option<(Py<PyAny>, Py<PyAny>)> = described.getattr("in_json")?.extract()?;
-        let in_json = in_json.map(|(to, from)| InJson { to, from });
+        let in_json: Option<Bound<'_, PyAny>> = described.getattr("in_json")?.extract()?;
+        let in_json = in_json.map(|described| InJson::read(&described)).transpose()?;
+        if matches!(in_json, Some(InJson::Value)) && fields.len() != 1 {
+            return Err(no("value"));
+        }
         Ok(Self {
             name: described.getattr("name")?.extract()?,
             form,

@@ -122,6 +122,13 @@ impl From<Malformed> for Box<Trouble> {
     }
 }
 
+impl From<String> for Box<Trouble> {
+    #[cold]
+    fn from(message: String) -> Self {
+        Trouble::misfit(message)
+    }
+}
+
 /// A type refuses a value with `ValueError` or `TypeError`. Any other exception is an accident, and is kept as it is.
 #[cold]
 pub(super) fn refused(py: Python<'_>, error: PyErr) -> Box<Trouble> {
