@@ -82,7 +82,7 @@ test-rust: tools-present  ## run the Rust tests
 test-python: setup conformance-built  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses); what fails runs once more, alone
 	@$(PY) tools/run_tests.py $(WORKERS) $(ARGS)
 
-test-transports: setup  ## run the slow tests over each transport, and not over two of them in turn
+test-transports: setup  ## run the slow tests over each transport and in full, not over two of them in turn
 	@NEARCALL_TRANSPORTS=all $(PY) -m pytest -m slow --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
@@ -193,7 +193,7 @@ sandbox: setup  ## try to escape from the sandbox, each attempt as every user
 	@NEARCALL_SANDBOX=all $(PY) -m pytest tests/sandbox $(ARGS)
 
 hostile: setup  ## attack servers and clients, HOSTILE_SECONDS (5) and much data each; says what an honest client saw
-	@NEARCALL_HOSTILE_SECONDS=$(HOSTILE_SECONDS) $(PY) -m pytest tests/hostile --timeout 900 -o faulthandler_timeout=0 $(ARGS)
+	@NEARCALL_HOSTILE_SECONDS=$(HOSTILE_SECONDS) NEARCALL_TRANSPORTS=all $(PY) -m pytest tests/hostile --timeout 900 -o faulthandler_timeout=0 $(ARGS)
 
 soak: setup  ## run the long tests, SOAK_SECONDS (1200) each
 	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 180)) -o faulthandler_timeout=0 $(ARGS)

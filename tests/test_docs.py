@@ -2,7 +2,8 @@
 
 So are the lab's TOML files, as far as that needs no measuring; and what pages name (files, commands) must exist.
 
-A page's Python blocks are joined under each second-level heading into one program, which runs in a process of its own.
+A page's Python blocks are joined under each second-level heading into one program, which runs in a process of its own:
+a fork of the warm process of `e2e/warm.py`, or an interpreter where that makes a difference.
 The word after ``python`` on the fence changes that:
 
 - ``name.py``: the block is a file of that name, unique in all pages, which the section's other blocks may import;
@@ -46,6 +47,8 @@ import nearcall
 from nearcall.plugin.shims.reading import read_module
 from nearcall.plugin.shims.writing import files as shim_files
 
+from .e2e.warm import WarmProcess
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 GRPC = EXAMPLES / "grpc"
@@ -84,6 +87,8 @@ STUB = re.compile(r"^\$ (nearcall (?:stub|openapi) [^>#]*?)(?: > (\S+))?$", re.M
 URL = re.compile(r"(?<!\+)\b(?:shm|unix|tcp)://[\w./:-]+")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)[1-9]\d+")
 ADDRESS = re.compile(r"127\.0\.0\.1:[1-9]\d+")
+OWN_INTERPRETER = re.compile(r"\b(?:gevent|trio|multiprocessing|fork|sandbox|confine)\b")
+"""What a program names that must not be a fork: nothing may be imported before it."""
 
 
 class Closable(Protocol):
@@ -189,14 +194,12 @@ def private_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def background(
-    command: list[str],
+    process: subprocess.Popen[Any],
     urls: set[str],
-    cwd: Path,
     reach: Callable[[str], Closable] = nearcall.connect,
     endings: tuple[int, ...] = (0, 128 + signal.SIGTERM),  # Java ends in good order, and then with the signal's status
 ) -> Generator[None, None, None]:
-    """Runs a server, from when it answers until the block is left; it must end in good order."""
-    process = subprocess.Popen(command, cwd=cwd)
+    """A server that was started, from when it answers until the block is left; it must end in good order."""
     try:
         for url in urls:
             deadline = time.monotonic() + 20
@@ -216,14 +219,34 @@ def background(
         process.wait()
 
 
-def output_of(command: list[str], cwd: Path, fault: bool = False) -> str:
-    """What a command prints; it must succeed. With ``fault`` its log has one traceback."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=40, check=False)
+def start(file: str, folder: Path, *arguments: str, **standard: Any) -> subprocess.Popen[Any]:
+    """``python FILE ...`` in its folder."""
+    text = (folder / file).read_text(encoding="utf-8")
+    standard = {"cwd": folder, "text": True, "stdin": subprocess.DEVNULL, "stdout": None} | standard
+    if OWN_INTERPRETER.search(text):
+        return subprocess.Popen([sys.executable, file, *arguments], **standard)
+    return WarmProcess(text, *arguments, file=file, **standard)
+
+
+def output_of_program(file: str, folder: Path, fault: bool = False) -> str:
+    """What a program prints; it must succeed. With ``fault`` its log has one traceback."""
+    with start(file, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            said, complained = process.communicate(timeout=40)
+        finally:
+            process.kill()
     if fault:
-        assert done.returncode == 0, done.stderr
-        assert re.fullmatch(r"\S+ raised .*\nTraceback \(most recent call last\):\n(  .*\n)+\S.*\n", done.stderr)
+        assert process.returncode == 0, complained
+        assert re.fullmatch(r"\S+ raised .*\nTraceback \(most recent call last\):\n(  .*\n)+\S.*\n", complained)
     else:
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (process.returncode, complained) == (0, "")
+    return str(said)
+
+
+def output_of(command: list[str], cwd: Path) -> str:
+    """What a command prints; it must succeed."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=40, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
@@ -244,11 +267,11 @@ def test_the_python_of_a_page_runs(program: Program, tmp_path: Path) -> None:
     with contextlib.ExitStack() as servers:
         for name in program.served:
             urls = set(URL.findall((folder / name).read_text(encoding="utf-8")))
-            servers.enter_context(background([sys.executable, name], urls, folder))
+            servers.enter_context(background(start(name, folder), urls))
         for name in program.files:
             imported = any(f"from {name[:-3]} import" in text for text in program.files.values())
             if name not in program.served and not imported and name.endswith(".py") and "/" not in name:
-                output = output_of([sys.executable, name], folder, program.fault)
+                output = output_of_program(name, folder, program.fault)
                 keep(PROMISE.findall(program.files[name]), output)
 
 
@@ -260,11 +283,11 @@ def printed(source: Path) -> str:
 
 
 def serve_and_run() -> Iterator[tuple[Path, list[str], Path]]:
-    """Each example: what has the URL, the server's command, the client."""
+    """Each example: what has the URL, the server's program and its arguments, the client."""
     for path in sorted(EXAMPLES.glob("*.py")):
-        yield path, [sys.executable, path.name, "serve"], path
+        yield path, [path.name, "serve"], path
     for folder in sorted(EXAMPLES.glob("*/interface.py")):
-        yield folder, [sys.executable, "server.py"], folder.with_name("client.py")
+        yield folder, ["server.py"], folder.with_name("client.py")
 
 
 @pytest.mark.parametrize(
@@ -276,8 +299,9 @@ def test_an_example_prints_what_it_says(source: Path, server: list[str], client:
         pytest.importorskip("numpy")
     found = re.search(r'^URL = "(.*)"$', source.read_text(encoding="utf-8"), re.MULTILINE)
     assert found, f"{source} names no URL"
-    with background(server, {found[1]}, client.parent):
-        assert output_of([sys.executable, client.name], client.parent) == printed(client)
+    file, *arguments = server
+    with background(start(file, client.parent, *arguments), {found[1]}):
+        assert output_of_program(client.name, client.parent) == printed(client)
 
 
 def connect_to(address: str) -> socket.socket:
@@ -296,12 +320,12 @@ def test_a_program_prints_the_same_before_and_after_it_moves(program: Path, tmp_
     program = tmp_path / "moved" / program.name
     text = program.read_text(encoding="utf-8")
     with contextlib.ExitStack() as servers:
-        serve = [sys.executable, program.name, "serve"]
         if before and (addresses := set(ADDRESS.findall(text))):
-            servers.enter_context(background(serve, addresses, program.parent, connect_to, (-signal.SIGTERM,)))
+            server = start(program.name, program.parent, "serve")
+            servers.enter_context(background(server, addresses, connect_to, (-signal.SIGTERM,)))
         elif found := re.search(r'^URL = "([^"]*)"', text, re.MULTILINE):
-            servers.enter_context(background(serve, {found[1]}, program.parent))
-        assert output_of([sys.executable, program.name], program.parent) == printed(program)
+            servers.enter_context(background(start(program.name, program.parent, "serve"), {found[1]}))
+        assert output_of_program(program.name, program.parent) == printed(program)
     assert printed(program) == printed(program.with_name("before.py"))
 
 
@@ -314,7 +338,7 @@ def test_what_the_libraries_cost_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", sorted(EXAMPLES.glob("*/host.py")), ids=lambda path: path.parent.name)
 def test_a_host_of_plugins_prints_what_it_says(host: Path) -> None:
-    assert output_of([sys.executable, host.name], host.parent) == printed(host)
+    assert output_of_program(host.name, host.parent) == printed(host)
 
 
 @pytest.mark.parametrize("page", COMMAND_PAGES, ids=lambda page: str(page.relative_to(EXAMPLES)))
@@ -337,8 +361,8 @@ def test_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
         for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             for command, expected in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
                 if command.endswith(" &"):
-                    server = ["bash", "-c", f"exec {command[:-2]} 2>/dev/null"]
-                    servers.enter_context(background(server, set(URL.findall(command)), folder))
+                    server = subprocess.Popen(["bash", "-c", f"exec {command[:-2]} 2>/dev/null"], cwd=folder)
+                    servers.enter_context(background(server, set(URL.findall(command))))
                     continue
                 done = subprocess.run(
                     ["bash", "-c", f"{command} 2>&1"], cwd=folder, capture_output=True, text=True, check=False
@@ -392,15 +416,11 @@ def check_types(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_mypy_accepts_the_pages_and_the_examples(all_code: Path) -> None:
+def test_mypy_accepts_the_pages_and_the_examples(all_code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mypy")
-    config = all_code / "mypy.ini"
-    config.write_text(
-        "[mypy]\nstrict = true\nexplicit_package_bases = true\nnamespace_packages = true\n"
-        f"cache_dir = {ROOT / '.mypy_cache'}\nmypy_path = {':'.join(places(all_code))}\n",
-        encoding="utf-8",
-    )
-    check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code)])
+    # With the settings of `make lint` and of unit/test_typing.py: what these have looked at is not looked at again.
+    monkeypatch.setenv("MYPYPATH", os.pathsep.join(places(all_code)))
+    check_types([sys.executable, "-m", "mypy", str(all_code)])
 
 
 def test_pyright_accepts_the_pages_and_the_examples(all_code: Path) -> None:

@@ -1,11 +1,10 @@
 """``far_lab.py URL STEP``: a lab that measures on another machine and says when it has come to a step; then it stays
-there, or goes on if that takes a while anyway. The tests kill it, or its connection.
+there until its input has a line or ends, or goes on if that takes a while anyway. The tests kill it, or its connection.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 from nearcall_lab.hosts.connection import Connection
@@ -22,7 +21,7 @@ def _stay_before(kind: type[Any], method: str) -> None:
 
     def say_first(self: Any, *arguments: Any, **named: Any) -> Any:
         print("here", flush=True)
-        threading.Event().wait(3)  # long beside what a connection takes to break
+        sys.stdin.readline()
         return go_on(self, *arguments, **named)
 
     setattr(kind, method, say_first)

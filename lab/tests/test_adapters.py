@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -21,7 +22,14 @@ ENTRANTS = {entrant.mechanism.name: entrant for entrant in discover()}
 LIARS = "liars"
 CLOSES_AFTER_EACH_REPLY = {"flask", "jsonrpc", "xmlrpc"}
 """Their servers close each connection, so that there is none to look at."""
-WORK = (*(Work(size=size) for size in (15, 1_000, 10_000, 60_000, 1_000_000)), Work("quote"))
+BETWEEN = (1_000, 10_000, 60_000)
+SMALLEST = Work(size=15)
+
+
+def work_of(name: str) -> list[Work]:
+    """The shortest and the longest messages, and one size between them, which the name decides: `check` tries all."""
+    between = BETWEEN[crc32(name.encode()) % len(BETWEEN)]
+    return [SMALLEST, Work(size=between), Work(size=1_000_000), Work("quote")]
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def test_adapter_answers_truly_and_leaves_nothing(name: str, short: Path) -> Non
     entrant = ENTRANTS[name]
     if entrant.problem:
         pytest.skip(entrant.problem)
-    work = [w for w in WORK if w.operation in entrant.mechanism.operations]
+    work = [w for w in work_of(name) if w.operation in entrant.mechanism.operations]
     if entrant.mechanism.variant.startswith("oneshot"):
         work = work[:1]  # one connection in all
     before = children()
@@ -90,7 +98,7 @@ def liars() -> dict[str, Entrant]:
 
 def _measure(entrant: Entrant) -> None:
     try:
-        measure(Cell(entrant.mechanism.name, WORK[0], Mode(seconds=0.01, warmup_s=0.0)), entrant, 0, 0)
+        measure(Cell(entrant.mechanism.name, SMALLEST, Mode(seconds=0.01, warmup_s=0.0)), entrant, 0, 0)
     except LaunchFailed as failure:
         if failure.logs is not None:
             shutil.rmtree(failure.logs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
 from pathlib import Path
@@ -11,15 +12,19 @@ import pytest
 from nearcall_lab.check import promises
 from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
 from nearcall_lab.cli import main
-from nearcall_lab.registry import discover, entrants_of, program_of
+from nearcall_lab.registry import Entrant, discover, entrants_of, program_of
 from nearcall_lab.scenario.cell import Mode, Work
+
+
+@functools.cache
+def _entrants() -> dict[str, Entrant]:
+    found = {**{e.mechanism.name: e for e in discover()}, **{e.mechanism.name: e for e in entrants_of("liars")}}
+    return found | {e.mechanism.name: e for module in ("able", "cheats") for e in entrants_of(module)}
 
 
 @pytest.fixture
 def subjects() -> dict[str, Subject]:
-    found = {**{e.mechanism.name: e for e in discover()}, **{e.mechanism.name: e for e in entrants_of("liars")}}
-    found |= {e.mechanism.name: e for module in ("able", "cheats") for e in entrants_of(module)}
-    return {name: Subject(entrant, True, []) for name, entrant in found.items()}
+    return {name: Subject(entrant, True, []) for name, entrant in _entrants().items()}
 
 
 PROMISE = dict(PROMISES)

@@ -200,7 +200,7 @@ def test_hogs_on_every_cpu_are_noticed_in_each_launch(tmp_path: Path) -> None:
     """With real processes, from the first launch on: what is usual need not be known."""
     path = tmp_path / "small.toml"
     path.write_text(
-        'title = "x"\n[run]\nlaunches = 2\nwarmup_s = 0\nseconds = 0.5\n'
+        'title = "x"\n[run]\nlaunches = 1\nwarmup_s = 0\nseconds = 0.3\n'
         '[[cells]]\nmechanisms = ["raw-unix", "nearcall-shm"]\nsize = 15\n'
     )
     found = load(str(path), discover())
@@ -210,7 +210,7 @@ def test_hogs_on_every_cpu_are_noticed_in_each_launch(tmp_path: Path) -> None:
         Engine(run, found.planned, fresh_processes, lambda progress: None).go()
     recorded = read(tmp_path / "run")
     launches = [launch for cell in recorded.cells for launch in (*cell.launches, *cell.disturbed)]
-    assert len(launches) >= 4
+    assert len(launches) == 3, "one was repeated"
     for launch in launches:
         assert "other work had" in launch.breach, launch
     assert any("other work was running: it had" in flag for flag in recorded.info.environment.flags())

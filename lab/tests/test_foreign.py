@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcall_lab import checked
 from nearcall_lab.cli import main
 from nearcall_lab.engine.launch import measure
 from nearcall_lab.registry import PROGRAMS, discover, program_of
@@ -39,6 +40,7 @@ def test_it_keeps_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 0, shown
     assert "kept   a server that stands still" in shown
     assert "kept   a killed server" in shown
+    assert checked.has_passed(program_of(HERE / "adapter.toml"))
 
 
 def test_what_it_cannot_do_it_says() -> None:

@@ -279,7 +279,8 @@ STEPS = ("connected", "kept", "started", "measuring", "measured", "ending")
 def _lab(far: Sshd, step: str) -> subprocess.Popen[str]:
     """A lab that has come to that step."""
     program = [sys.executable, str(Path(__file__).parent / "far_lab.py"), _url(far), step]
-    lab = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    lab = subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert lab.stdout is not None
     assert lab.stdout.readline() == "here\n", lab.communicate()
     assert far.started()
@@ -307,7 +308,7 @@ def test_nothing_stays_when_the_connection_breaks(ssh: Sshd, step: str) -> None:
     for process in family:
         if process.name() == "ssh":
             process.send_signal(signal.SIGKILL)
-    said, errors = lab.communicate(timeout=120)
+    said, errors = lab.communicate("\n", timeout=120)
     assert not sshd.nothing_stays(ssh.mark)
     assert not psutil.wait_procs(family, timeout=30)[1]
     assert lab.returncode == 0, errors

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
+import subprocess
+import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -27,11 +25,10 @@ from nearcall_lab.results.model import CellResult, Status
 from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Mode, Work
 from nearcall_lab.scenario.load import Planned, parse
-from nearcall_lab.studies import NAMES, study, titles
+from nearcall_lab.studies import NAMES, run, study, titles
 from nearcall_lab.studies.ahead import others_ahead
-from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
+from nearcall_lab.studies.model import Flaw, Study, StudyResult, Summaries, Value, rows_of, shown_value, spectrum
 from nearcall_lab.studies.replica import Findings
-from nearcall_lab.studies.rmr.by_messaging import by_zmq
 from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, fill_in, replicate
 from nearcall_lab.studies.show import ended_early, markdown
 from nearcall_lab.studies.stored import read_study
@@ -83,25 +80,31 @@ def test_the_published_method_can_be_repeated(name: str) -> None:
     assert not {row: why for row, why in findings.problems.items() if not any(words in why for words in absent)}
 
 
+FULL = """
+import multiprocessing, os, signal
+from concurrent.futures import ThreadPoolExecutor, wait
+from nearcall_lab.studies.rmr.by_messaging import by_zmq
+with by_zmq("turns", 2) as (send_all, ask), ThreadPoolExecutor(1) as pool:
+    stopped = multiprocessing.active_children()[0].pid
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        send_all(bytes(1_000), 5_000)  # what the one has no room for goes to the other, and so would its question
+        asked = pool.submit(ask)
+        assert not wait((asked,), 0.2).done
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    print(*(count for count, _ in asked.result(30)))
+"""
+
+
 def test_a_receiver_whose_queue_is_full_is_asked_too() -> None:
+    """In a program of its own: multiprocessing keeps a process beside whoever starts others."""
     pytest.importorskip("zmq")
-    messages = 5_000
-    with by_zmq("turns", 2) as (send_all, ask), ThreadPoolExecutor(1) as pool:
-        first, _ = multiprocessing.active_children()
-        stopped = first.pid
-        assert stopped is not None
-        os.kill(stopped, signal.SIGSTOP)
-        try:
-            send_all(
-                bytes(1_000), messages
-            )  # what the one has no room for goes to the other, and so would its question
-            asked = pool.submit(ask)
-            assert not wait((asked,), 0.2).done
-        finally:
-            os.kill(stopped, signal.SIGCONT)
-        had = [count for count, _ in asked.result(30)]
+    done = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    had = [int(count) for count in done.stdout.split()]
     assert len(had) == 2
-    assert sum(had) == messages
+    assert sum(had) == 5_000
     assert all(had)
 
 
@@ -159,14 +162,22 @@ def test_a_second_host_has_tables_of_its_own() -> None:
     assert all(len(found.at(place).where(mechanism="rpyc-tcp", kind="connect")) == 1 for place in ("", box))
 
 
-def test_a_table_that_the_study_does_not_have_is_shown(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def cut_short(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyResult, Path]:
+    """A study whose time was over at once, and where it is stored; its own method is not repeated."""
+    directory = tmp_path_factory.mktemp("cut-short") / "shm"
+    options = Options(2, limit_s=0.001)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "replicate", lambda *arguments: Findings())
+        return carry_out_study(_small(), directory, Console(quiet=True), options, 0.002), directory
+
+
+def test_a_table_that_the_study_does_not_have_is_shown(cut_short: tuple[StudyResult, Path]) -> None:
     findings = Findings()
     findings.add("more", "What it does not ask", ["1 receiver"])
     findings.put("more", "fast", [1.5])
-    study_, directory = _small(), tmp_path / "shm"
-    result = carry_out_study(study_, directory, Console(quiet=True), Options(1, limit_s=0.001), 0.002)
-    recorded = read(directory)
-    fill_in(result, study_, findings, recorded, {})
+    result = msgspec.structs.replace(cut_short[0])
+    fill_in(result, _small(), findings, read(cut_short[1]), {})
     assert result.corrected[-1].rows == {"fast": [1.5]}
     assert "## What it does not ask" in markdown(result)
 
@@ -272,8 +283,8 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     assert "not shown by this run" in text
 
 
-def test_a_study_that_ended_early_says_so_first(tmp_path: Path) -> None:
-    result = carry_out_study(_small(), tmp_path / "shm", Console(quiet=True), Options(2, limit_s=0.001), 0.002)
+def test_a_study_that_ended_early_says_so_first(cut_short: tuple[StudyResult, Path]) -> None:
+    result, _ = cut_short
     assert result.ended_early.startswith("time limit of 0.001 s reached after ")
     for text in (markdown(result), str(section([result]))):
         begin = text.index(ended_early(result))

@@ -140,8 +140,9 @@ def _cells(name: str, *kinds: tuple[Work, Mode], same_process: bool = False) -> 
     return [Cell(name, work, mode, same_process=same_process) for work, mode in kinds]
 
 
-@pytest.mark.parametrize("same_process", [False, True])
-@pytest.mark.parametrize("name", ["able", "able-async", "able-uvloop"])
+@pytest.mark.parametrize(
+    ("name", "same_process"), [("able", False), ("able", True), ("able-async", False), ("able-uvloop", True)]
+)
 def test_every_way_that_calls_arrive_works_after_every_other(name: str, same_process: bool) -> None:
     cells = _cells(name, *KINDS, *((work, mode) for work, mode in KINDS[:0:-1]), same_process=same_process)
     with fresh_processes(cells, ABLE[name]) as measure:

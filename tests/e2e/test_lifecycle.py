@@ -17,6 +17,7 @@ import pytest
 
 import nearcall
 
+from ..turns import IS_WHOLE
 from .conftest import OUTSIDE, SHARED, TRANSPORTS
 from .process import ServerProcess, run_program, start_program
 from .services import Basics, Lines, Streams, Waiting, everything
@@ -60,9 +61,10 @@ def test_start_and_stop(new_url: str) -> None:
         nearcall.connect(server.urls[0], Basics)
 
 
+@pytest.mark.slow
 def test_it_stops_whatever_it_is_doing() -> None:
     """Whoever receives may be anywhere between two looks when it is told."""
-    for turn in range(1000):
+    for turn in range(1000 if IS_WHOLE else 200):
         with nearcall.Server(Basics(), "inproc://stops") as server, nearcall.connect(server.urls[0], Basics) as basics:
             assert basics.add(1) == 6
             time.sleep(turn % 25 * 0.0001)

@@ -445,6 +445,7 @@ def test_counts_are_shown_to_prometheus_and_in_top(key: str, capsys: pytest.Capt
         assert cli.main(["top", "--once", "-i", "0.05", "--connections", "--json", f"shm://r{key}sender"]) == 0
         (client,) = json.loads(capsys.readouterr().out)["clients"]
         assert client["watches"], "one connection tells of the server and of the node"
+        sender.close(grace=0)  # nobody will take what is queued
 
 
 def test_a_node_answers_health_messages(key: str) -> None:
@@ -617,6 +618,7 @@ def test_a_server_that_is_no_node_is_named(key: str) -> None:
         sender.install(table_of(f"rte | 1 | shm://r{key}other"))
         sender.send(1, b"x")
         until(lambda: "is no node of the router" in str(sender.status().endpoints[0].failure), "the failure")
+        sender.close(grace=0)  # nobody will take what is queued
 
 
 FORGETFUL = """

@@ -182,6 +182,7 @@ def test_a_call_in_an_event_loop_ends_when_its_receiver_dies(outside: Callable[[
                     await call
                 with pytest.raises(TimeoutError):
                     await caller.call(1, timeout=0.1)  # it waits for the next one
+                await caller.close(grace=0)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 

@@ -86,6 +86,7 @@ def test_in_event_loops(url_of: Callable[[str], str]) -> None:
                 check([each for each in found if isinstance(each, BaseException)], node.name)
                 with pytest.raises(TimeoutError):  # a node without handlers may still receive it
                     await asker.call(1, to=other.urls[0], timeout=0.01)
+                await other.close(grace=0)
 
     asyncio.run(main())
 

@@ -152,3 +152,4 @@ def test_who_cannot_be_reached_is_not_called_slow(key: str) -> None:
         until(lambda: node.status().endpoints[0].failure, "an attempt")
         with pytest.raises(nearcall.ResourceExhausted, match="is full, because nobody takes them: "):
             node.send(1, bytes(100), to=f"shm://v{key}nobody")
+        node.close(grace=0)  # nobody will take what is queued

@@ -228,7 +228,7 @@ class Defaults:
     ) -> None: ...
 
 
-def test_both_checkers_know_them(stub: Any, tmp_path: Path) -> None:
+def test_both_checkers_know_them(stub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyright")
     with nearcall.Server(Shop(), "inproc://written") as server:
         for name, source in (("of_class", TARGET), ("of_url", server.urls[0])):
@@ -254,10 +254,8 @@ def assert_both_find(use: str, tmp_path: Path) -> None:
     paths = sorted(map(str, tmp_path.glob("*.py")))
     settings = {"include": [str(tmp_path)], "extraPaths": [str(ROOT), str(ROOT / "python")], "pythonVersion": "3.10"}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings | {"typeCheckingMode": "strict"}))
-    (tmp_path / "mypy.ini").write_text(
-        f"[mypy]\nstrict = true\nmypy_path = {ROOT}:{ROOT / 'python'}:{tmp_path}\nnamespace_packages = true\n"
-        "explicit_package_bases = true\n"
-    )
+    # With the settings of `make lint`: what that has looked at is not looked at again.
+    monkeypatch.setenv("MYPYPATH", str(tmp_path))
 
     def run(*command: str) -> str:
         done = subprocess.run(
@@ -271,7 +269,7 @@ def assert_both_find(use: str, tmp_path: Path) -> None:
     assert {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in problems} == {
         ("use.py", line) for line in wrong
     }, shown
-    shown = run("mypy", "--config-file", str(tmp_path / "mypy.ini"), "--no-error-summary", *paths)
+    shown = run("mypy", "--no-error-summary", "--show-absolute-path", *paths)
     found = {tuple(line.split(":")[:2]) for line in shown.splitlines() if ": error:" in line}
     assert {(Path(name).name, int(line)) for name, line in found} == {("use.py", line) for line in wrong}, shown
 

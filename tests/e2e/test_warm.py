@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +130,12 @@ def test_its_session_is_its_own_if_asked_for() -> None:
         with WarmProcess(code, start_new_session=own) as process:
             session = int(process.communicate("", timeout=50)[0])
             assert session == (process.pid if own else os.getsid(0))
+
+
+def test_it_may_be_a_script_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    code = "import json, os, sys; print(json.dumps([sys.argv, sys.path[0], os.getcwd(), __file__, __name__]))"
+    (tmp_path / "script.py").write_text(code)
+    own = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    with WarmProcess(code, file="script.py", cwd=tmp_path) as process:
+        out, _ = process.communicate("", timeout=50)
+    assert json.loads(out) == json.loads(own.stdout)

@@ -41,10 +41,16 @@ class WarmProcess(subprocess.Popen[Any]):
     process differ: the program is a child of the warm process, which tells its exit status.
     """
 
-    def __init__(self, code: str, *arguments: str, start_new_session: bool = False, **standard: Any) -> None:
-        """``standard`` says as in ``Popen`` where input, output and errors are; the first two are pipes by default."""
+    def __init__(
+        self, code: str, *arguments: str, file: str = "", start_new_session: bool = False, **standard: Any
+    ) -> None:
+        """``standard`` says as in ``Popen`` where input, output and errors are; the first two are pipes by default.
+
+        With ``file`` it is ``python FILE`` whose text is ``code``, and not ``python -c``.
+        """
         self._request = {
             "code": code,
+            "file": file,
             "arguments": arguments,
             "environment": dict(os.environ),
             "session": start_new_session,
@@ -52,10 +58,12 @@ class WarmProcess(subprocess.Popen[Any]):
         self._telling: socket.socket | None = None
         self._one_waits = threading.Lock()
         standard = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True} | standard
-        super().__init__(["-c", code, *arguments], **standard)
+        super().__init__([file] if file else ["-c", code, *arguments], **standard)
 
-    # Popen calls it with the ends of the pipes that it has made, in this order in all versions of Python.
+    # Popen calls it with where to start and the ends of the pipes that it has made, in this order in all versions of
+    # Python.
     def _execute_child(self, *made: Any) -> None:
+        self._request["directory"] = os.fspath(made[5] or ROOT)
         pipes = made[10:16]
         read_input, _, _, write_output, _, write_errors = pipes
         theirs = [own if end == -1 else end for own, end in enumerate((read_input, write_output, write_errors))]
@@ -183,10 +191,14 @@ def _become(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "numpy.random" in sys.modules:  # new versions of numpy import it late
         sys.modules["numpy.random"].seed()
-    sys.argv = ["-c", *request["arguments"]]
-    sys.path[0] = ""
+    os.chdir(request["directory"])
+    sys.argv = [request["file"] or "-c", *request["arguments"]]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    return compile(request["code"], "<string>", "exec"), main.__dict__
+    place = os.path.realpath(request["file"]) if request["file"] else "<string>"
+    sys.path[0] = os.path.dirname(place)
+    if request["file"]:
+        main.__file__ = place
+    return compile(request["code"], place, "exec", dont_inherit=True), main.__dict__
 
 
 def _wait_for_requests(descriptor: int) -> tuple[types.CodeType, dict[str, Any]] | None:

@@ -38,7 +38,7 @@ LOG = 4 << 20
 """Bytes that one attack may make the server write to its log."""
 SECONDS = float(os.environ.get("NEARCALL_HOSTILE_SECONDS", "0"))
 """How long an attack lasts in the long form, which is also larger. 0: the short form."""
-IN_SHORT = 0.3
+IN_SHORT = 0.15
 BOUND = 1.0 if SECONDS else 5.0
 """Seconds that no honest call takes. How long they took is told at the end of the run. The short form runs beside other
 tests, where each thread of the server may have a tenth of a CPU: there it only tells what hangs from what is slow."""
@@ -201,11 +201,8 @@ class Table:
 
 
 def every(table: Table) -> pytest.MarkDecorator:
-    """Parameters for a test of all attacks of a table, those of one transport together. In the long form over each
-    transport; in the short one over shared memory and one kind of socket, the next kind for the next attack: what is
-    behind the sockets is the same for all.
-    """
-    over = [attack.over if SECONDS else _in_turn(attack, number) for number, attack in enumerate(table.attacks)]
+    """Parameters for a test of all attacks of a table, those of one transport together."""
+    over = [in_turn(attack.over, number) for number, attack in enumerate(table.attacks)]
     found = [
         pytest.param(attack, transport, id=f"{attack.name}-{transport}")
         for transport in ALL + GRPC
@@ -215,9 +212,14 @@ def every(table: Table) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("attack", "transport"), found)
 
 
-def _in_turn(attack: Attack, number: int) -> list[str]:
-    sockets = [transport for transport in attack.over if transport in SOCKETS + GRPC]
-    others = [transport for transport in attack.over if transport not in SOCKETS + GRPC]
+def in_turn(over: tuple[str, ...], number: int) -> list[str]:
+    """Which of its transports one of a table's runs over: in the long form each; in the short one shared memory and one
+    kind of socket, the next kind for the next number. What is behind the sockets is the same for all.
+    """
+    if SECONDS:
+        return [*over]
+    sockets = [transport for transport in over if transport in SOCKETS + GRPC]
+    others = [transport for transport in over if transport not in SOCKETS + GRPC]
     return [*others, sockets[number % len(sockets)]] if sockets else others
 
 

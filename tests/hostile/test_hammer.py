@@ -21,7 +21,7 @@ from .hammer import HUNG
 from .raw import Gone
 from .target import ALL, SECONDS, Scene, Server
 
-USUAL = 3.0
+USUAL = 1.0
 """Seconds of the short form."""
 DEADLINE = 5.0 if SECONDS else 30.0
 """Seconds for each call. The short form runs beside other tests, where a thread may have a tenth of a CPU."""
@@ -47,6 +47,7 @@ def harass(scene: Scene, over: threading.Event) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ALL)
 def test_a_client_used_in_every_way_beside_attackers(
     transport: str, servers: Callable[[str, dict[str, Any]], Server]

@@ -143,7 +143,7 @@ def metadata_of_as_many_pairs_as_may_be(scene: Scene) -> None:
     most = pairs((b"k", b"v")) * 4096
     for _ in range(scene.amount(4, 40)):
         peer = scene.connect()
-        end = time.monotonic() + scene.amount(1, 5)
+        end = time.monotonic() + scene.seconds
         with contextlib.suppress(Gone, TimeoutError):
             for call in range(1000):
                 # As fast as they are taken, which over shared memory is as fast as they are through.
@@ -323,7 +323,14 @@ def pings_of_60_mb(scene: Scene) -> None:
 @TABLE.add()
 def one_way_calls_faster_than_they_are_handled(scene: Scene) -> None:
     peer = scene.connect()
-    call = frame(CALL, bytes(20_000), method=peer.methods["slow_note"], call=NOBODY, flags=ONEWAY)
+    # Each takes a millisecond, one after the other.
+    call = frame(
+        CALL,
+        bytes(scene.amount(200_000, 20_000)),
+        method=peer.methods["slow_note"],
+        call=NOBODY,
+        flags=ONEWAY,
+    )
     peer.flood([call], scene.seconds * 3, most=scene.amount(200, 2000) * MIB)
 
 

@@ -44,7 +44,7 @@ def soak(seconds: float, clients: int, seed: int, capfd: pytest.CaptureFixture[s
 
 
 def test_a_short_soak(capfd: pytest.CaptureFixture[str]) -> None:
-    soak(8, 12, 1, capfd, live=False)
+    soak(5, 12, 1, capfd, live=False)
 
 
 @pytest.mark.soak

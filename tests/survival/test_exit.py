@@ -39,6 +39,7 @@ def forever(call):
 """
 
 PROGRAMS = {
+    "nothing": "",
     "calls": """
 target = nearcall.connect(url, Target)
 for _ in range(3):
@@ -158,7 +159,6 @@ def run(code: str, url: str) -> None:
 @pytest.mark.parametrize("transport", ["shm"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_daemon_threads_in_the_middle_of(name: str, server: ServerProcess) -> None:
-    run("", server.url)
     before = Holdings.of(server.pid)
     run(PROGRAMS[name], server.url)
     comes_back_to(server.pid, before)

@@ -15,6 +15,8 @@ np = pytest.importorskip("numpy")
 from nearcall.codec import arrays, dtypes  # noqa: E402
 from nearcall.codec.msgpack import functions as msgpack  # noqa: E402
 
+from ..turns import examples  # noqa: E402
+
 _decode = msgpack.parts_decoder(Any)
 _encode = msgspec.msgpack.encode
 _ODD = "0123456789<>|=()[],:-+/ fiuScUVmMObgGe?dlTtpnas"
@@ -124,7 +126,8 @@ codes = st.recursive(
 
 
 @given(codes, st.lists(lengths, max_size=3), st.sampled_from(["C", "F", "A"]), st.integers(-1, 1), st.integers(0, 64))
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
+@pytest.mark.slow
 def test_an_accepted_header_shows_its_buffer_and_nothing_else(
     code: Any, shape: list[int], order: str, index: int, length: int
 ) -> None:
@@ -134,7 +137,8 @@ def test_an_accepted_header_shows_its_buffer_and_nothing_else(
 
 
 @given(codes, st.lists(st.integers(0, 3), max_size=3), st.sampled_from(["C", "F"]))
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
+@pytest.mark.slow
 def test_a_header_that_fits_its_buffer_shows_it(code: Any, shape: list[int], order: str) -> None:
     try:  # the strategies above seldom meet the right length by chance
         size = dtypes.size_of(msgspec.msgpack.decode(_encode(code)))

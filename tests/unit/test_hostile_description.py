@@ -25,6 +25,8 @@ from nearcall.service.service import plan_of, service
 from nearcall.types.differences import differences
 from nearcall.types.fields import field_finder
 
+from ..turns import examples
+
 
 class Point(msgspec.Struct, omit_defaults=True, tag="p"):
     x: int
@@ -101,7 +103,8 @@ def test_anything(data: bytes) -> None:
     assert read(data) is not None
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=examples(400))
 @given(st.tuples(st.sampled_from(PLACES), JSON))
 def test_a_part_is_anything(change: tuple[tuple[Any, ...], Any]) -> None:
     read(json.dumps(changed(*change)).encode())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nearcall.codec.protobuf.errors import CodingError
 
+from ..turns import examples
 from .everything import Everything, Plain, Tree, everything, plain, same
 from .protoc import Peer
 
@@ -77,7 +78,8 @@ values = st.recursive(
 messages = st.dictionaries(names, values, max_size=6)
 
 
-@settings(max_examples=500)
+@pytest.mark.slow
+@settings(max_examples=examples(500))
 @given(messages)
 def test_whatever_is_read_google_reads_alike(message: dict[str, Any]) -> None:
     text = json.dumps(message)
@@ -106,7 +108,8 @@ fitting = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@pytest.mark.slow
+@settings(max_examples=examples(300))
 @given(fitting, st.none() | fitting)
 def test_what_the_mapping_allows_is_read(message: dict[str, Any], inner: dict[str, Any] | None) -> None:
     text = json.dumps({**message, "inner": inner})
@@ -114,7 +117,8 @@ def test_what_the_mapping_allows_is_read(message: dict[str, Any], inner: dict[st
     assert same(PLAIN.json.decode(text.encode(), MANY), plain(theirs))
 
 
-@settings(max_examples=300)
+@pytest.mark.slow
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]":,0123456789.eE+-\\untflsi ', max_size=40).map(str.encode))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     try:

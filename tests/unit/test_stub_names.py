@@ -17,6 +17,8 @@ from nearcall.codec.protobuf.module import CannotBeWritten, module_text
 from nearcall.codec.protobuf.sources import read_source
 from nearcall.service.service import plan_of
 
+from ..turns import IS_WHOLE
+
 descriptors: Any = pytest.importorskip("google.protobuf.descriptor_pb2")
 
 USED_BY_PYTHON = """
@@ -104,7 +106,8 @@ def some(kind: type) -> Any:
     return message
 
 
-@pytest.mark.parametrize("first", range(0, 600, 100))
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 600 if IS_WHOLE else 200, 100))
 def test_any_names(first: int) -> None:
     usable = 0
     for seed in range(first, first + 100):

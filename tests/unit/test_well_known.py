@@ -17,6 +17,7 @@ from nearcall import ProtobufAny, cli
 from nearcall.codec.protobuf.building import codec_by_itself
 from nearcall.codec.protobuf.errors import CodingError
 
+from ..turns import examples
 from .protoc import compiled
 
 json_format: Any = pytest.importorskip("google.protobuf.json_format")
@@ -210,7 +211,8 @@ messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=examples(80), deadline=None)
 @given(given_=messages)
 def test_random_messages(given_: dict[str, Any], module: ModuleType, theirs: Any) -> None:
     both(module, theirs, given_)

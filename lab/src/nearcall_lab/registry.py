@@ -6,6 +6,7 @@ Those in Python are found by entry point or in a file, those in other languages 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -77,8 +78,14 @@ def version_of(mechanism: Mechanism) -> str:
         return ""
     if mechanism.environment:
         return environments.version_in(mechanism.environment, mechanism.distribution)
+    return _installed(mechanism.distribution)
+
+
+@functools.cache
+def _installed(distribution: str) -> str:
+    """Many mechanisms are of few distributions, and what says their version is long."""
     try:
-        return importlib.metadata.version(mechanism.distribution)
+        return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
 

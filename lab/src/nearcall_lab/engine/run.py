@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -128,8 +129,9 @@ def resume(directory: Path, entrants: Sequence[Entrant]) -> tuple[Run, list[Plan
     return run, planned
 
 
+@functools.cache
 def revision() -> str:
-    """Git revision of the lab's source, with ``+`` when changed; empty outside a repository."""
+    """Git revision of the lab's source when first asked for, with ``+`` when changed; empty outside a repository."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10)

@@ -18,6 +18,10 @@ from pathlib import Path
 from nearcall_lab.failure import explain
 
 Cells = list["float | None"]
+TRIAL = 0.01
+"""A smaller share of a study's work only tries out whether all of it runs: then what has no share of its own, such as
+the sizes of bursts, is smaller, too.
+"""
 
 
 @dataclass

@@ -19,10 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
-from nearcall_lab.studies.replica import Findings, main
+from nearcall_lab.studies.replica import TRIAL, Findings, main
 
 LEVELS = (1, 5, 10, 20, 50, 100)
 CALLS = 200
+TRIED = 20
+"""Instead, where the study is only tried out."""
 ITEMS = 1000
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 PAYLOADS = {size: bytes(i % 251 for i in range(size)) for size in SIZES}
@@ -54,18 +56,18 @@ async def batch(client: Client, calls: int, at_once: int) -> float:
     return time.perf_counter() - begin
 
 
-async def measure(name: str, client: Client, findings: Findings, rounds: int) -> None:
-    """Measure the rows of one mechanism in all tables, each as the mean of `rounds`."""
+async def measure(name: str, client: Client, findings: Findings, rounds: int, calls: int) -> None:
+    """Measure the rows of one mechanism in all tables, each as the mean of `rounds` with so many calls."""
     await batch(client, 20, 1)
     for level in LEVELS:
-        times = [await batch(client, CALLS, level) for _ in range(rounds)]
+        times = [await batch(client, calls, level) for _ in range(rounds)]
         seconds = sum(times) / rounds
         findings.tables.setdefault("concurrency", {}).setdefault(f"{name}, ms", []).append(seconds * 1e3)
-        findings.tables["concurrency"].setdefault(f"{name}, calls/s", []).append(CALLS / seconds)
+        findings.tables["concurrency"].setdefault(f"{name}, calls/s", []).append(calls / seconds)
         if level == 1:
             # The published row of simple calls comes from the same measurement.
-            findings.put("simple", name, [seconds / CALLS * 1e6, CALLS / seconds])
-        findings.check("semaphore", **{f"{name} at {level}": CALLS / seconds})
+            findings.put("simple", name, [seconds / calls * 1e6, calls / seconds])
+        findings.check("semaphore", **{f"{name} at {level}": calls / seconds})
     seconds = await average(lambda: client.stream(ITEMS), rounds)
     findings.put("stream", name, [seconds / ITEMS * 1e6, ITEMS / seconds])
 
@@ -310,11 +312,11 @@ CLIENTS: dict[str, Any] = {"gRPC": grpc_client, "Pyro4": pyro_client, "RPyC": rp
 
 def run(findings: Findings, scale: float) -> None:
     """All mechanisms, one after the other, in the order of the study."""
-    rounds = max(1, round(5 * scale))
+    rounds, calls = max(1, round(5 * scale)), CALLS if scale >= TRIAL else TRIED
 
     async def one(name: str, make: Any) -> None:
         async with AsyncExitStack() as stack:
-            await measure(name, await stack.enter_async_context(make()), findings, rounds)
+            await measure(name, await stack.enter_async_context(make()), findings, rounds, calls)
 
     for name, make in CLIENTS.items():
         findings.attempt(name, lambda name=name, make=make: asyncio.run(one(name, make)))  # type: ignore[misc]
@@ -322,8 +324,8 @@ def run(findings: Findings, scale: float) -> None:
     async def logged(lines: int) -> float:
         async with grpc_client(lines) as client:
             # The first thousand calls of a process, which the study times, cost more than later ones.
-            await batch(client, 10 * CALLS, 1)
-            return sum([await batch(client, CALLS, 1) for _ in range(rounds)]) / rounds / CALLS * 1e6
+            await batch(client, 10 * calls, 1)
+            return sum([await batch(client, calls, 1) for _ in range(rounds)]) / rounds / calls * 1e6
 
     def logging_costs() -> None:
         findings.check("logging", with_log_us=asyncio.run(logged(4)), without_log_us=asyncio.run(logged(0)))

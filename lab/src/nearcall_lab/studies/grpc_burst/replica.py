@@ -11,7 +11,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,10 +20,12 @@ from nearcall_lab.environments import manage as environments
 from nearcall_lab.failure import kind_of
 from nearcall_lab.registry import discover, named
 from nearcall_lab.scenario.cell import Cell, Mode, Work
-from nearcall_lab.studies.replica import Cells, Findings, main
+from nearcall_lab.studies.replica import TRIAL, Cells, Findings, main
 from nearcall_lab.studies.serving import foreign_server, server_process
 
 SIZES = (100, 1_000, 10_000)
+TRIED = (10, 20, 50)
+"""Instead, where the study is only tried out."""
 DELAY_S = 0.1
 ROOM = 100_000
 """Calls that a server may queue, to show that with its usual limit calls fail."""
@@ -80,7 +82,7 @@ def serve_grpc(uvloop: bool, room: int, ready: Callable[[Any], None]) -> None:
     _run(serve(), uvloop)
 
 
-def serve_bare_sleeps() -> list[float]:
+def serve_bare_sleeps(sizes: Sequence[int]) -> list[float]:
     """The floor: the same sleeps in this process, with no RPC at all."""
 
     async def burst(calls: int) -> float:
@@ -88,7 +90,7 @@ def serve_bare_sleeps() -> list[float]:
         await asyncio.gather(*(asyncio.sleep(DELAY_S) for _ in range(calls)))
         return time.perf_counter() - begin
 
-    return [asyncio.run(burst(calls)) for calls in SIZES]
+    return [asyncio.run(burst(calls)) for calls in sizes]
 
 
 def _run(work: Any, uvloop: bool) -> Any:
@@ -141,6 +143,7 @@ def program(mechanism: str) -> Callable[[int], tuple[float, dict[str, int]]]:
 
 def run(findings: Findings, scale: float) -> None:
     """Measure the rows. Every burst has a fresh server, so that none of them profits from an earlier one."""
+    sizes = SIZES if scale >= TRIAL else TRIED
 
     def row(name: str, server: Callable[[], AbstractContextManager[Any]], decode: Callable[[bytes], Any]) -> None:
         def once(calls: int) -> tuple[float, dict[str, int]]:
@@ -153,7 +156,7 @@ def run(findings: Findings, scale: float) -> None:
     def put(name: str, once: Callable[[int], tuple[float, dict[str, int]]]) -> None:
         seconds: Cells = []
         rates: Cells = []
-        for calls in SIZES:
+        for calls in sizes:
             took, failed = once(calls)
             # A burst in which calls were refused has no time: refusing is quick.
             seconds.append(None if failed else took)
@@ -174,8 +177,8 @@ def run(findings: Findings, scale: float) -> None:
 
     def with_room() -> None:
         with server_process(serve_grpc, True, ROOM) as target:
-            _, failed = _run(burst(target, SIZES[-1], message_class().FromString), True)
-        title = f"grpcio, asyncio, uvloop, room for {ROOM:,} waiting calls: {SIZES[-1]} calls, failed"
+            _, failed = _run(burst(target, sizes[-1], message_class().FromString), True)
+        title = f"grpcio, asyncio, uvloop, room for {ROOM:,} waiting calls: {sizes[-1]} calls, failed"
         findings.check("room", **{title: float(sum(failed.values()))})
 
     name = "grpcio, asyncio, uvloop"
@@ -185,9 +188,9 @@ def run(findings: Findings, scale: float) -> None:
         findings.attempt(name, lambda name=name, mechanism=mechanism: put(name, program(mechanism)))  # type: ignore[misc]
     for name, codec in FRAMEWORK.items():
         findings.attempt(name, lambda name=name, codec=codec: framework(name, codec))  # type: ignore[misc]
-    bare = serve_bare_sleeps()
+    bare = serve_bare_sleeps(sizes)
     findings.put("seconds", "the sleeps alone, in one process", list(bare))
-    for calls, seconds in zip(SIZES, bare, strict=True):
+    for calls, seconds in zip(sizes, bare, strict=True):
         findings.check(
             "sleep", **{f"{calls} sleeps in one process, s": seconds, f"{calls}, at best, calls/s": calls / DELAY_S}
         )

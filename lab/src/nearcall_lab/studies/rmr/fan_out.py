@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 from nearcall_lab.adapters.librmr import library, whose
-from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.replica import TRIAL, Findings
 from nearcall_lab.studies.rmr.by_messaging import by_iceoryx2, by_nats, by_zmq
 from nearcall_lab.studies.rmr.by_tables import nodes, programs
 from nearcall_lab.studies.rmr.tally import Measure, Opened
@@ -20,8 +20,6 @@ from nearcall_lab.studies.rmr.tally import Measure, Opened
 COPIES = (1, 2, 5, 10)
 TURNS = (2, 5, 10)
 """How many receivers."""
-TRIAL = 0.01
-"""A smaller share of the work only tries it out, with two receivers."""
 MESSAGES = 100_000
 SIZE = 20
 
