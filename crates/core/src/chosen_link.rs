@@ -119,10 +119,6 @@ impl Link for Chosen {
         *self.queued.lock()
     }
 
-    fn kept(&self) -> usize {
-        0
-    }
-
     fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         self.may_fail(Faulty::Reading);
         *slot = self.frames.lock().pop_front();

@@ -205,7 +205,11 @@ impl StreamReceiver {
             if left == 0 {
                 return Ok(true);
             }
-            wire.append(&mut long.bytes, left.min(PART), wait)?
+            let got = wire.append(&mut long.bytes, left.min(PART), wait)?;
+            if got.is_some() {
+                long.charge.note_step();
+            }
+            got
         } else {
             let space = self.arrived.space();
             let room = space.len();
@@ -347,8 +351,8 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.queued()
     }
 
-    fn kept(&self) -> usize {
-        self.outbox.kept()
+    fn account(&self) -> Option<&Account> {
+        Some(self.outbox.account())
     }
 
     fn stop_sending(&self) {

@@ -307,10 +307,6 @@ impl Link for PostLink {
         0
     }
 
-    fn kept(&self) -> usize {
-        0
-    }
-
     fn stop_sending(&self) {
         self.half.sends.close();
     }

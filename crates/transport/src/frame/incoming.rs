@@ -282,6 +282,13 @@ impl Incoming {
         payload + self.head.metadata().map_or(0, Metadata::held)
     }
 
+    /// Somebody takes the frame, which has waited for that.
+    pub fn begin_work(&mut self) {
+        if let Some(charge) = self.payload.long.as_mut().and_then(|long| long.charge.as_mut()) {
+            charge.begin_work();
+        }
+    }
+
     /// The charge for a frame of `len` bytes.
     ///
     /// # Errors

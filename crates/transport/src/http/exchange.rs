@@ -128,9 +128,9 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Bytes kept on the connection, both of what has come and of what is to go.
-    pub(super) fn kept(&self) -> usize {
-        self.account.used()
+    /// What is kept on the connection, both of what has come and of what is to go.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Bytes that somebody has to flush. A hint: whoever flushes takes the lock.
@@ -203,6 +203,7 @@ impl<W: Wire> Exchange<W> {
         match self.wire.read(space, false)? {
             Some(0) => Err(LinkError::Closed),
             Some(len) => {
+                self.account.note_step();
                 state.read_out = len < room && !self.wire.holds();
                 state.session.arrived(len);
                 Ok(len)
@@ -235,6 +236,7 @@ impl<W: Wire> Exchange<W> {
             }
             match self.wire.write(&[IoSlice::new(state.session.unsent())])? {
                 Some(len) => {
+                    self.account.note_step();
                     state.session.sent(len);
                     state.note_written(len);
                 }

@@ -256,8 +256,8 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         self.exchange.queued()
     }
 
-    fn kept(&self) -> usize {
-        self.exchange.kept()
+    fn account(&self) -> Option<&Account> {
+        Some(self.exchange.account())
     }
 
     fn stop_sending(&self) {

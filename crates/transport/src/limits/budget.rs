@@ -2,12 +2,15 @@
 //!
 //! What a peer sends, and what waits to be sent because the peer does not read, is charged to the account of its
 //! connection while it is kept, and through the account to the budget of the whole server.
+//!
+//! Nothing that is charged is ever taken back from its peer while the connection lasts. So each account may have only a
+//! part of what all others leave: however many peers keep as much as they may, something is left for the next one.
 
 use std::sync::{Arc, Weak};
 
 use nearcall_platform::descriptors::{self, EventDescriptor};
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes that each connection may use however full the budget is, so that no peer can shut the others out. With so many
 /// connections that this would come to another whole budget, each may use its share of the budget, but at least
@@ -44,6 +47,8 @@ pub struct Budget {
     accounts: AtomicUsize,
     /// Bytes of peers' memory that are kept between messages, for speed only: at most a quarter of the limit.
     kept: AtomicUsize,
+    /// One call found no room, because of what all keep together.
+    short: AtomicBool,
 }
 
 impl Budget {
@@ -59,7 +64,8 @@ impl Budget {
     pub fn waking(limit: usize, wake: &Weak<EventDescriptor>) -> Arc<Self> {
         let most_mapped = if limit == usize::MAX { limit } else { MOST_MAPPED };
         let [used, unfinished, mapped, accounts, kept] = [const { 0 }; 5].map(AtomicUsize::new);
-        Arc::new(Self { limit, used, wake: Weak::clone(wake), unfinished, mapped, most_mapped, accounts, kept })
+        let (wake, short) = (Weak::clone(wake), AtomicBool::new(false));
+        Arc::new(Self { limit, used, wake, unfinished, mapped, most_mapped, accounts, kept, short })
     }
 
     /// Bytes kept now.
@@ -88,11 +94,31 @@ impl Budget {
     #[cold]
     fn tell(&self) {
         // Relaxed: one of several threads that freed bytes is enough. The event orders what they did.
-        if self.used.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0
-            && let Some(wake) = self.wake.upgrade()
-        {
+        if self.used.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0 {
+            self.signal();
+        }
+    }
+
+    fn signal(&self) {
+        if let Some(wake) = self.wake.upgrade() {
             descriptors::signal(&wake);
         }
+    }
+
+    /// One call found no room: the thread that waits for bytes to be freed is to look who keeps so many.
+    #[cold]
+    fn note_shortage(&self) {
+        // Relaxed: as above.
+        if !self.short.load(Ordering::Relaxed) && !self.short.swap(true, Ordering::Relaxed) {
+            self.signal();
+        }
+    }
+
+    /// Whether one call found no room since this was last asked, although its own client keeps no more than one call needs.
+    #[must_use]
+    pub fn take_shortage(&self) -> bool {
+        // Relaxed: as above.
+        self.short.load(Ordering::Relaxed) && self.short.swap(false, Ordering::Relaxed)
     }
 
     /// Bytes that may be used.
@@ -113,21 +139,25 @@ impl Budget {
 #[derive(Debug)]
 pub struct Account {
     total: Arc<Budget>,
-    limit: usize,
+    /// What one call needs: so many may be used for as long as there is room for all.
+    least: usize,
     used: AtomicUsize,
+    /// Those among the used bytes that somebody works with. The others wait for the peer, or for a handler.
+    at_work: AtomicUsize,
+    /// How often something here went on: bytes were freed, or a part of something long came or went.
+    steps: AtomicUsize,
     unfinished: AtomicUsize,
     mapped: AtomicUsize,
 }
 
 impl Account {
-    /// An account that may use a quarter of the budget, or `least` bytes if that is more.
+    /// An account that may use a quarter of what the others leave of the budget, or `least` bytes if that is more.
     #[must_use]
     pub fn of(total: &Arc<Budget>, least: usize) -> Arc<Self> {
-        let limit = least.max(total.limit / 4);
-        let [used, unfinished, mapped] = [const { 0 }; 3].map(AtomicUsize::new);
+        let [used, at_work, steps, unfinished, mapped] = [const { 0 }; 5].map(AtomicUsize::new);
         // Relaxed: orders nothing.
         total.accounts.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { total: Arc::clone(total), limit, used, unfinished, mapped })
+        Arc::new(Self { total: Arc::clone(total), least, used, at_work, steps, unfinished, mapped })
     }
 
     /// Bytes used now.
@@ -137,13 +167,45 @@ impl Account {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Used bytes that nobody works with: they wait for the peer, or for a handler.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        // Relaxed: as in `allows`.
+        self.used().saturating_sub(self.at_work.load(Ordering::Relaxed))
+    }
+
+    /// How often something here went on: a peer that keeps bytes for a while, and for which this stays the same, keeps them
+    /// for nothing.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        // Relaxed: as in `allows`.
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Something here went on.
+    pub(crate) fn note_step(&self) {
+        // Relaxed, and in two steps: of several at a time one is enough.
+        self.steps.store(self.steps().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The most that may be used here, of which `used` are: what one call needs, or a quarter of what the others leave. An
+    /// account alone has a quarter of all. A hundred that fill theirs one after the other leave more than nothing.
+    fn share(&self, used: usize) -> usize {
+        let others = self.total.used().saturating_sub(used);
+        self.least.max(self.total.limit.saturating_sub(others) / 4)
+    }
+
     /// Whether `bytes` more may be used now.
     #[must_use]
     pub fn allows(&self, bytes: usize) -> bool {
         // Relaxed: bounds on memory that need not be exact. They order nothing.
-        let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
-        let total = self.total.used().saturating_add(bytes);
-        (used <= self.limit && total <= self.total.limit) || used <= self.total.always()
+        let here = self.used.load(Ordering::Relaxed);
+        let (used, total) = (here.saturating_add(bytes), self.total.used().saturating_add(bytes));
+        let allowed = (used <= self.share(here) && total <= self.total.limit) || used <= self.total.always();
+        if !allowed && used <= self.least {
+            self.total.note_shortage();
+        }
+        allowed
     }
 
     /// `None` while more may be used. Else how much may be used beyond what may be.
@@ -158,7 +220,7 @@ impl Account {
         // Relaxed: as in `allows`.
         let used = self.used.load(Ordering::Relaxed);
         let total = self.total.used();
-        let here = self.limit.saturating_sub(used).min(self.total.limit.saturating_sub(total));
+        let here = self.share(used).saturating_sub(used).min(self.total.limit.saturating_sub(total));
         here.max(self.total.always().saturating_sub(used))
     }
 
@@ -169,7 +231,7 @@ impl Account {
         // Relaxed: as in `allows`.
         let here = self.unfinished.load(Ordering::Relaxed);
         let total = self.total.unfinished.load(Ordering::Relaxed);
-        !self.allows(0) && here > 0 && (here >= self.limit / 2 || total >= self.total.limit / 2)
+        !self.allows(0) && here > 0 && (here >= self.share(self.used()) / 2 || total >= self.total.limit / 2)
     }
 
     /// Charges bytes while the charge lives; `None` if they are too many.
@@ -222,7 +284,7 @@ impl Account {
         // Relaxed: as above.
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.total.used.fetch_add(bytes, Ordering::Relaxed);
-        Charge { account: Arc::clone(self), bytes, unfinished: 0, mappings: 0 }
+        Charge { account: Arc::clone(self), bytes, works: false, unfinished: 0, mappings: 0 }
     }
 }
 
@@ -239,11 +301,26 @@ impl Drop for Account {
 pub struct Charge {
     account: Arc<Account>,
     bytes: usize,
+    /// Somebody works with the bytes.
+    works: bool,
     unfinished: usize,
     mappings: usize,
 }
 
 impl Charge {
+    /// Somebody works with the bytes from now on: they wait no longer.
+    pub fn begin_work(&mut self) {
+        if !std::mem::replace(&mut self.works, true) {
+            // Relaxed: as in `Account::allows`.
+            self.account.at_work.fetch_add(self.bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// What the bytes are charged for went on.
+    pub(crate) fn note_step(&self) {
+        self.account.note_step();
+    }
+
     /// Charges `bytes` more, even if they are too many.
     pub(crate) fn grow(&mut self, bytes: usize) {
         self.set(self.bytes + bytes);
@@ -252,11 +329,16 @@ impl Charge {
     /// Charges `bytes` instead, even if they are too many.
     pub fn set(&mut self, bytes: usize) {
         // Relaxed: as in `Account::allows`.
+        if self.works {
+            // A wrapped number subtracts.
+            self.account.at_work.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+        }
         if let Some(more) = bytes.checked_sub(self.bytes) {
             self.account.used.fetch_add(more, Ordering::Relaxed);
             self.account.total.used.fetch_add(more, Ordering::Relaxed);
         } else {
             self.account.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.account.note_step();
             self.account.total.free(self.bytes - bytes);
         }
         self.bytes = bytes;
@@ -389,6 +471,53 @@ mod tests {
         drop((quarter, rest, little));
         assert_eq!(budget.used(), 0);
         assert!(greedy.charge(16 << 20).is_some());
+    }
+
+    #[test]
+    fn those_who_fill_their_parts_one_after_the_other_leave_some() {
+        let budget = Budget::new(64 << 20);
+        let accounts: Vec<_> = (0..5).map(|_| Account::of(&budget, 1 << 20)).collect();
+        let fill = |one: &Arc<Account>| one.charge(one.room()).expect("its part");
+        let parts: Vec<_> = accounts.iter().map(fill).collect();
+        let mib: Vec<_> = parts.iter().map(|part| part.bytes() >> 20).collect();
+        assert_eq!(mib, [16, 12, 9, 6, 5], "each a quarter of what was left");
+        assert!(accounts.iter().all(|one| !one.allows(1 << 20)), "nobody gets more when others come");
+        assert!(!budget.take_shortage(), "they keep more than one call needs");
+        let newcomer = Account::of(&budget, 12 << 20);
+        drop(newcomer.charge(12 << 20).expect("one call"));
+        drop(parts);
+        assert_eq!(accounts[0].room(), 16 << 20);
+    }
+
+    #[test]
+    fn a_call_that_finds_no_room_is_told_of() {
+        let budget = Budget::new(64 << 20);
+        let (one, other) = (Account::of(&budget, 8 << 20), Account::of(&budget, 8 << 20));
+        let full = other.charge_anyway(60 << 20);
+        assert!(!other.allows(0) && !budget.take_shortage(), "who keeps much is refused for that");
+        assert!(one.charge(8 << 20).is_none());
+        assert!(budget.take_shortage() && !budget.take_shortage(), "once");
+        drop(full);
+        assert!(one.charge(8 << 20).is_some() && !budget.take_shortage());
+    }
+
+    #[test]
+    fn what_waits_is_told_from_what_somebody_works_with_and_from_what_goes_on() {
+        let budget = Budget::new(64 << 20);
+        let account = Account::of(&budget, 0);
+        let (mut arguments, mut reply) = (account.charge_anyway(5 << 20), account.charge_anyway(3 << 20));
+        arguments.begin_work();
+        arguments.begin_work();
+        assert_eq!((account.used() >> 20, account.idle() >> 20), (8, 3));
+        arguments.set(6 << 20);
+        reply.grow(1 << 20);
+        assert_eq!((account.idle() >> 20, account.steps()), (4, 0), "to take more is no step");
+        reply.set(2 << 20);
+        reply.note_step();
+        assert_eq!((account.idle() >> 20, account.steps()), (2, 2));
+        arguments.set(1 << 20);
+        drop(arguments);
+        assert_eq!((account.used(), account.idle(), account.steps()), (2 << 20, 2 << 20, 4));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::errors::LinkError;
 use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{CallKey, Outgoing};
+use crate::limits::budget::Account;
 use crate::memory::BufferPool;
 use crate::peer::Peer;
 use crate::signal::Signal;
@@ -70,8 +71,10 @@ pub trait Link: Wait {
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
-    /// Bytes kept because of the peer: of what it has sent, and of what waits for it to read. Cheap.
-    fn kept(&self) -> usize;
+    /// The account of what is kept because of the peer, if there is one: of what it has sent, and of what waits for it to read.
+    fn account(&self) -> Option<&Account> {
+        None
+    }
 
     /// Drops the bytes that wait to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
     /// [queued](Link::queued).
@@ -214,6 +217,12 @@ impl dyn Link {
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.properties().peer
+    }
+
+    /// Bytes kept because of the peer. Cheap.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.account().map_or(0, Account::used)
     }
 
     /// The pool of memory for what is sent to this peer.

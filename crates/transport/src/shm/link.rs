@@ -123,7 +123,8 @@ impl ShmLink {
         let handover = Handover::new(Arc::clone(&lending), link);
         let sender = Sender::new(Arc::clone(&shared), producer, handover, Arc::clone(&account));
         let own = sender.own_regions();
-        let rings = account.charge_anyway(rings);
+        let mut rings = account.charge_anyway(rings);
+        rings.begin_work();
         Self {
             shared,
             properties: Properties { pool: lending.pool().cloned(), ..Properties::new(peer) },
@@ -489,8 +490,8 @@ impl Link for ShmLink {
         self.outbox.queued()
     }
 
-    fn kept(&self) -> usize {
-        self.outbox.kept()
+    fn account(&self) -> Option<&Account> {
+        Some(self.outbox.account())
     }
 
     fn stop_sending(&self) {

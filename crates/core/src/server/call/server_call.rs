@@ -155,11 +155,13 @@ impl ServerCall {
     }
 
     pub(in crate::server) fn cancel(self: &Arc<Self>) {
-        {
+        let unread = {
             let mut state = self.state.lock();
             state.cancelled = true;
             state.changes += 1;
-        }
+            std::mem::take(&mut state.items)
+        };
+        self.let_go_of(unread);
         self.tell();
     }
 
@@ -186,6 +188,11 @@ impl ServerCall {
         };
         // A thread that the handler has started may read, too.
         self.changed.notify_all();
+        self.let_go_of(items);
+    }
+
+    /// Nobody reads these items. Their memory is free now, however long the handler goes on.
+    fn let_go_of(&self, items: WaitingItems) {
         if self.routing.item_references {
             for item in items {
                 self.connection.release_given(&given_in(&item.head, &item.payload));
@@ -194,7 +201,7 @@ impl ServerCall {
     }
 
     pub(in crate::server) fn take_in(self: &Arc<Self>, event: Incoming) -> Result<(), LinkError> {
-        {
+        let unread = {
             let mut state = self.state.lock();
             state.changes += 1;
             match event.head.kind {
@@ -220,6 +227,10 @@ impl ServerCall {
                 }
                 _ => {}
             }
+            state.cancelled.then(|| std::mem::take(&mut state.items))
+        };
+        if let Some(unread) = unread {
+            self.let_go_of(unread);
         }
         self.tell();
         Ok(())
@@ -300,7 +311,10 @@ impl ServerCall {
             return Some(NextItem::Over);
         }
         match state.items.pop(|| Arc::clone(self.connection.items_account())) {
-            Some(item) => Some(NextItem::Item(item)),
+            Some(mut item) => {
+                item.begin_work();
+                Some(NextItem::Item(item))
+            }
             None if state.ended => Some(NextItem::End),
             None => None,
         }

@@ -301,6 +301,13 @@ impl ServerConnection {
         self.items.get_or_init(|| Account::of(&self.shared.budget, 0))
     }
 
+    /// Bytes kept because of the client that nobody works with, and [how far](Account::steps) the client is with them.
+    pub(in crate::server) fn idle(&self) -> (usize, usize) {
+        let accounts = [self.link.account(), self.items.get().map(|items| &**items)];
+        let both = accounts.into_iter().flatten();
+        both.fold((0, 0), |(idle, steps), one| (idle + one.idle(), steps.wrapping_add(one.steps())))
+    }
+
     /// Whether more of that may be kept.
     pub(in crate::server) fn has_room_for_items(&self) -> bool {
         self.items.get().is_none_or(|account| account.allows(0))
@@ -369,6 +376,16 @@ impl ServerConnection {
             let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(why.as_bytes()));
             let _ = self.link.send(CallKey { number: 0, side: self.side }, &goodbye, Room::Later);
             let _ = self.link.release();
+        }
+    }
+
+    /// Asks a client from which nothing is read for a sign of life. The end of one that is gone stands behind bytes for which
+    /// there is no room, and nothing tells of it. But its system refuses whatever comes for it, and of that the poller tells.
+    /// What that system could not send is lost then. If something waits to be sent, that is the question.
+    pub(in crate::server) fn ask(&self) {
+        if self.link.queued() == 0 {
+            // A protocol without pings of ours sends nothing.
+            let _ = self.send(0, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
         }
     }
 

@@ -14,6 +14,14 @@ pub enum Work {
 }
 
 impl Work {
+    /// A call that a handler is to have: from now on its arguments do not wait for the client.
+    pub(in crate::server) fn of_call(mut request: Box<Request>) -> Self {
+        if let Some(charge) = request.charge.as_mut().and_then(|charge| charge.get_mut().as_mut()) {
+            charge.begin_work();
+        }
+        Self::Call(request)
+    }
+
     /// A hook that is to run.
     pub(in crate::server) fn of_hook((hook, running): (Hook, Running<Hook>)) -> Self {
         Self::Hook(Box::new(HookRun::new(hook, running)))

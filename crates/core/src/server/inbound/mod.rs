@@ -17,7 +17,7 @@ use crate::server::connection::ServerConnection;
 use crate::server::inbound::calls::Calls;
 use crate::server::inbound::deferred::Deferred;
 use crate::server::inbound::oneway::OnewayOrder;
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
 
 /// The client is in one of the lists of clients to look at, or is stalled.
 pub(in crate::server) const LISTED: u8 = 1;
@@ -53,11 +53,32 @@ impl Marks {
     }
 }
 
+/// When a client from which nothing is read was last asked for a sign of life, or became one: nanoseconds on the monotonic
+/// clock. An atomic as [`Marks`].
+#[derive(Debug, Default)]
+pub(in crate::server) struct Asked(AtomicU64);
+
+/// Nanoseconds between two such questions.
+const ASK_AGAIN: u64 = 3_000_000_000;
+
+impl Asked {
+    /// Whether to ask now; for a client from which nothing is read, and which is looked at all the time.
+    pub(in crate::server) fn is_due(&self, now: u64) -> bool {
+        let since = now.saturating_sub(self.0.load(Ordering::Relaxed));
+        if since >= ASK_AGAIN {
+            self.0.store(now, Ordering::Relaxed);
+        }
+        // If it was not looked at for longer, it was read from meanwhile.
+        (ASK_AGAIN..2 * ASK_AGAIN).contains(&since)
+    }
+}
+
 /// A client's connection, and what has come over it.
 #[derive(Debug)]
 pub(in crate::server) struct Inbound<R> {
     pub(in crate::server) connection: Arc<ServerConnection>,
     pub(in crate::server) marks: Marks,
+    pub(in crate::server) asked: Asked,
     /// The client was sent a goodbye, because the connection is old, and has time until then.
     pub(in crate::server) parts_until: OnceLock<Instant>,
     pub(in crate::server) calls: Mutex<Calls>,
@@ -70,6 +91,7 @@ impl<R> Inbound<R> {
         Arc::new(Self {
             connection,
             marks: Marks::default(),
+            asked: Asked::default(),
             parts_until: OnceLock::new(),
             calls: Mutex::default(),
             oneway: OnewayOrder::default(),
@@ -142,5 +164,19 @@ impl<R> Inbound<R> {
     #[cold]
     pub(in crate::server) fn defer(&self, request: Box<R>) -> Option<Box<R>> {
         self.deferred.push(request, || self.connection.has_room())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_read_from_for_long_is_asked_again_and_again() {
+        let (asked, begun) = (Asked::default(), 100 * ASK_AGAIN);
+        let asks: Vec<u64> = (0..8).filter(|half| asked.is_due(begun + half * ASK_AGAIN / 2)).collect();
+        assert_eq!(asks, [2, 4, 6], "not at once");
+        assert!(!asked.is_due(begun + 10 * ASK_AGAIN), "it was read from in between");
+        assert!(asked.is_due(begun + 11 * ASK_AGAIN));
     }
 }

@@ -50,6 +50,12 @@ impl<R> OnewayOrder<R> {
         drop(waiting);
     }
 
+    /// Whether no counted request is under way.
+    pub(in crate::server) fn is_idle(&self) -> bool {
+        // Relaxed: as in `count`.
+        self.pending.load(Ordering::Relaxed) == 0
+    }
+
     /// Counts a request that was received. Whether no other is under way.
     pub(in crate::server) fn count(&self) -> bool {
         // Relaxed: a bound on memory, exact enough.

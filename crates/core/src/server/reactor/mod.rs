@@ -5,6 +5,7 @@ mod parting;
 mod readable;
 mod receiving;
 mod routing;
+mod shortage;
 mod stalled;
 mod waiting;
 
@@ -14,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nearcall_platform::clock;
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
 use nearcall_transport::{HeldUp, Ledger, LinkError, Options, Outgoing};
@@ -49,8 +51,9 @@ const EVENTS: usize = 64;
 /// The poller's tokens for the descriptors of the mailbox.
 const WAKE: u64 = 0;
 const ALARM: u64 = 1;
-/// No descriptor has this one. It is due when stalled clients are to be looked at.
+/// No descriptor has these. They are due when stalled clients are to be looked at, and whether memory is still short.
 const STALLED: u64 = 2;
+const SHORT: u64 = 3;
 
 /// What a look at the connections brought.
 pub(in crate::server) enum Look {
@@ -59,6 +62,12 @@ pub(in crate::server) enum Look {
     Nothing,
     /// There may be more.
     More,
+}
+
+/// One call has found no room: how often it was looked since, and how far each client was by then.
+struct Shortage {
+    looks: u32,
+    clients: Vec<(u64, usize)>,
 }
 
 /// Everything that the receiving thread looks at. Used by one thread at a time.
@@ -83,6 +92,8 @@ pub(in crate::server) struct Reactor {
     /// Work that a thread has received and left to others.
     backlog: VecDeque<Work>,
     stalled: Stalled,
+    /// One call has found no room, and it is looked who keeps it.
+    shortage: Option<Shortage>,
     /// The connections with calls that wait until memory is freed. Some may have no such call any more.
     want_memory: BTreeSet<u64>,
     /// Whether sockets are looked at next, before rings.
@@ -117,7 +128,7 @@ impl Reactor {
             shared: Arc::clone(shared),
             directory,
             budget: SpinBudget::new(options.spin),
-            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), STALLED),
+            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), SHORT),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -128,6 +139,7 @@ impl Reactor {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Stalled::default(),
+            shortage: None,
             want_memory: BTreeSet::new(),
             sockets_turn: false,
             unpolled: 0,
@@ -206,7 +218,7 @@ impl Reactor {
             return Look::Work(work);
         }
         match self.receive() {
-            Some(request) => Look::Work(Work::Call(request)),
+            Some(request) => Look::Work(Work::of_call(request)),
             None if self.unpolled < FRAMES_PER_POLL => Look::Nothing,
             None => Look::More,
         }
@@ -215,8 +227,8 @@ impl Reactor {
     /// Reads again from clients for which there may be room now.
     #[cold]
     fn resume(&mut self) {
-        let mut at = 0;
-        while let Some(client) = self.stalled.next_ready(&mut at) {
+        let (mut at, now) = (0, clock::monotonic_ns());
+        while let Some(client) = self.stalled.next_ready(&mut at, now) {
             self.list(client);
         }
     }
@@ -228,7 +240,9 @@ impl Reactor {
             // The descriptor may be gone from the poller already.
             self.shared.unwatch(connection.link.signal());
             self.shared.mailbox.cancel(connection.token(), News::Due);
+            self.shared.mailbox.cancel(connection.token(), News::Left);
         }
+        self.stalled.remove(client);
         connection.tell_end(error);
         // Each of these even if the one before fails: a fault may be why the client is dropped.
         self.shared.contain(|| connection.say_why(error));
@@ -348,6 +362,7 @@ impl Reactor {
             }
         }
         self.let_go();
+        self.note_shortage();
         if self.shared.is_stopping() {
             self.part_from_all();
         }
@@ -356,12 +371,14 @@ impl Reactor {
     fn see_to(&mut self, token: u64, news: News) {
         match (news, self.connections.get(&token).cloned()) {
             (News::Look, _) => self.handle(token, false),
+            (News::Due, None) if token == SHORT => self.look_at_shortage(),
             (News::Due, None) => self.handshakes.see_to(token),
             (News::Due, Some(client)) => self.part_from(&client),
             (News::Admitted, Some(client)) => self.list(client),
             (News::KeptBack, Some(client)) => client.connection.release_kept(),
+            (News::Left, Some(client)) => self.leave_behind(&client),
             (News::WantsMemory, Some(_)) => _ = self.want_memory.insert(token),
-            (News::Admitted | News::KeptBack | News::WantsMemory, None) => {}
+            (News::Admitted | News::KeptBack | News::Left | News::WantsMemory, None) => {}
         }
     }
 

@@ -10,13 +10,16 @@ use nearcall_transport::{LinkError, Outgoing};
 use super::Reactor;
 use crate::server::connection::GOODBYE;
 use crate::server::inbound::request::Request;
-use crate::server::inbound::{HUNG_UP, Inbound, PARTED};
+use crate::server::inbound::{HUNG_UP, Inbound, PARTED, STALLED};
 use crate::server::shared::DELIVERED;
 use crate::server::shared::mailbox::News;
 use crate::vary::vary;
 
 /// How often a connection whose client was sent a goodbye is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long what a client has left when it hung up may wait until there is room for it.
+pub(super) const LEFT_TIME: Duration = Duration::from_secs(5);
 
 /// Ages differ by up to a tenth, so that connections that were made together do not end together (gRPC's proposal A9).
 const JITTER: f64 = 0.1;
@@ -81,6 +84,15 @@ impl Reactor {
             return;
         }
         self.shared.mailbox.tell_at(until.min(now + LOOK_INTERVAL), client.connection.token(), News::Due);
+    }
+
+    /// A client has hung up a while ago, and has left something for which there was no room. If nothing of it is under way, it is
+    /// not waited for any longer: others may fill the memory for as long as they like.
+    pub(super) fn leave_behind(&mut self, client: &Arc<Inbound<Request>>) {
+        if client.marks.has(STALLED) && client.connection.session().under_way() == 0 {
+            self.unlist(client);
+            self.drop_client(client, &LinkError::Closed);
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 //! be read from now.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use nearcall_platform::fault::contained;
 use nearcall_transport::{Incoming, LinkError};
 use nearcall_wire::Metadata;
 
+use super::parting::LEFT_TIME;
 use super::readable::Readable;
 use super::{FRAMES_PER_POLL, PART, Reactor};
 use crate::client::Awaited;
@@ -15,6 +17,7 @@ use crate::server::handlers::work::Work;
 use crate::server::inbound::request::Request;
 use crate::server::inbound::{HUNG_UP, Inbound, LISTED, STALLED};
 use crate::server::reactor::routing::{Routed, StallReason};
+use crate::server::shared::mailbox::News;
 
 /// A reply that the receiving thread itself waits for.
 pub(in crate::server) struct ExpectedReply<'a> {
@@ -131,7 +134,12 @@ impl Reactor {
                 self.list(Arc::clone(client));
                 return None;
             }
-            Err(LinkError::OverBudget) => StallReason::Budget,
+            Err(LinkError::OverBudget) => {
+                if client.marks.has(HUNG_UP) {
+                    self.shared.mailbox.tell_at(Instant::now() + LEFT_TIME, client.connection.token(), News::Left);
+                }
+                StallReason::Budget
+            }
             Err(error) => {
                 self.drop_client(client, &error);
                 return None;
@@ -190,7 +198,7 @@ impl Reactor {
         }
         match taken {
             Looked::Nothing | Looked::Part => None,
-            Looked::Request(request) => Some(Work::Call(request)),
+            Looked::Request(request) => Some(Work::of_call(request)),
             Looked::Done => {
                 self.routed += 1;
                 None
@@ -198,7 +206,7 @@ impl Reactor {
             Looked::Aside(outcome) => {
                 let client = Arc::clone(client);
                 self.unlist(&client);
-                self.set_aside(&client, outcome).map(Work::Call)
+                self.set_aside(&client, outcome).map(Work::of_call)
             }
         }
     }

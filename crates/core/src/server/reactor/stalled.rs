@@ -37,11 +37,22 @@ impl Stalled {
         self.clients.clear();
     }
 
-    /// Takes out the next client that may go on now. `at` counts the clients that were looked at and stay.
-    pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<Arc<Inbound<Request>>> {
+    /// The client is gone.
+    pub(super) fn remove(&mut self, client: &Inbound<Request>) {
+        if client.marks.has(STALLED) {
+            self.clients.retain(|(other, _)| !std::ptr::eq(&raw const **other, client));
+        }
+    }
+
+    /// Takes out the next client that may go on now. `at` counts the clients that were looked at and stay. `now`:
+    /// nanoseconds on the monotonic clock.
+    pub(super) fn next_ready(&mut self, at: &mut usize, now: u64) -> Option<Arc<Inbound<Request>>> {
         while let Some(&(ref client, reason)) = self.clients.get(*at) {
             if client.marks.has(HUNG_UP) {
                 client.end_calls();
+            } else if client.oneway.is_idle() && client.asked.is_due(now) {
+                // Who has sent one-way calls may be gone: the question would have its system drop the others.
+                client.connection.ask();
             }
             if client.may_go_on(reason) {
                 client.marks.clear(STALLED);

@@ -26,6 +26,8 @@ pub(in crate::server) enum News {
     WantsMemory,
     /// Items of streams were kept back long enough.
     KeptBack,
+    /// The client has hung up, and what it has left has waited for room for long.
+    Left,
     /// A time has come that was set for this.
     Due,
 }

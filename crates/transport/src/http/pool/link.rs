@@ -135,10 +135,6 @@ impl Link for Pool {
         self.state.lock().members.iter().map(|member| member.link.queued()).sum()
     }
 
-    fn kept(&self) -> usize {
-        self.state.lock().members.iter().map(|member| member.link.kept()).sum()
-    }
-
     fn stop_sending(&self) {
         self.links().iter().for_each(|link| link.stop_sending());
     }

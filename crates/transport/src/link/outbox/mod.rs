@@ -161,9 +161,9 @@ impl<S: Sink> Outbox<S> {
         Self { state: Mutex::new(state), queued: AtomicUsize::new(0), account }
     }
 
-    /// Bytes kept on the connection, both of what has come and of what is to go.
-    pub(crate) fn kept(&self) -> usize {
-        self.account.used()
+    /// What is kept on the connection, both of what has come and of what is to go.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Bytes that wait.
@@ -485,6 +485,9 @@ impl<S: Sink> OutboxState<S> {
             let frame = Frame::new(&kept.bytes[..kept.head], &payload);
             let before = kept.sent;
             let put = self.sink.put(&frame, &mut kept.sent, left);
+            if kept.sent > before {
+                kept.charge.note_step();
+            }
             left = left.saturating_sub(kept.sent.saturating_sub(before));
             match put {
                 Ok(Flushed::All) => {

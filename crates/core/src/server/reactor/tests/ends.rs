@@ -111,3 +111,21 @@ fn a_call_whose_handler_has_a_fault_is_answered() {
     assert!(!scene.client.connection.is_dead());
     assert_eq!(scene.server.shared.in_flight.load(crate::sync::Ordering::Relaxed), 0);
 }
+
+/// Their handlers may go on for long, and look at nothing.
+#[test]
+fn items_of_a_call_that_was_given_up_are_freed_at_once() {
+    let scene = Scene::quiet();
+    let connection = Arc::clone(&scene.client.connection);
+    let call = Arc::new(ServerCall::new(connection, 3, None, None, MethodRouting::default()));
+    let frame = |kind| Incoming::new(FrameHead::new(kind, 3), &[7; 500]);
+    let used = || scene.server.shared.budget.used();
+    for _ in 0..1000 {
+        call.take_in(frame(Kind::Item)).expect("there is credit");
+    }
+    assert!(used() > 500_000);
+    for kind in [Kind::Cancel, Kind::Item] {
+        call.take_in(frame(kind)).expect("it may be on the way");
+        assert_eq!(used(), 0);
+    }
+}

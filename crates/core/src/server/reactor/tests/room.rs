@@ -1,5 +1,7 @@
 //! What the reactor hands out for a client that stops reading and reads again.
 
+use nearcall_transport::Account;
+
 use super::*;
 
 /// The thread that flushes holds the reactor, so an endless flush would stop the server.
@@ -116,4 +118,44 @@ fn calls_are_told_of_room_without_a_lock() {
     scene.client.flush();
     drop(reactor);
     assert_eq!(std::mem::take(&mut *told.0.lock()), [held]);
+}
+
+/// Two clients keep more than there is. One of them goes on, if slowly; the other does nothing.
+#[test]
+fn who_keeps_others_from_a_call_for_nothing_is_hung_up_on() {
+    let scene = Scene::quiet();
+    let (_, token) = scene.other();
+    let mut reactor = scene.server.reactor.lock();
+    let items = |token| Arc::clone(reactor.connections[&token].connection.items_account());
+    let _kept = items(TOKEN).charge_anyway(1 << 29);
+    let mut used_up = items(token).charge_anyway(1 << 30);
+    let newcomer = Account::of(&scene.server.shared.budget, 4 << 20);
+    let mut look = |reactor: &mut Reactor| {
+        assert!(newcomer.charge(4 << 20).is_none(), "there is no room");
+        used_up.set(used_up.bytes() - 1);
+        if reactor.shortage.is_some() { reactor.look_at_shortage() } else { reactor.note_shortage() }
+    };
+    look(&mut reactor);
+    while reactor.shortage.is_some() {
+        assert_eq!(reactor.connections.len(), 2, "both have time");
+        look(&mut reactor);
+    }
+    assert!(reactor.connections.contains_key(&token) && !reactor.connections.contains_key(&TOKEN));
+}
+
+#[test]
+fn nobody_is_hung_up_on_if_calls_find_room_again() {
+    let scene = Scene::quiet();
+    let mut reactor = scene.server.reactor.lock();
+    let kept = scene.client.connection.items_account().charge_anyway(1 << 30);
+    let newcomer = Account::of(&scene.server.shared.budget, 4 << 20);
+    assert!(newcomer.charge(4 << 20).is_none());
+    reactor.note_shortage();
+    drop(kept);
+    let _kept = scene.client.connection.items_account().charge_anyway(1 << 29);
+    while reactor.shortage.is_some() {
+        assert!(newcomer.charge(4 << 20).is_some());
+        reactor.look_at_shortage();
+    }
+    assert!(reactor.connections.contains_key(&TOKEN));
 }
