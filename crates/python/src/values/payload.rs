@@ -76,7 +76,7 @@ fn explain<'py>(py: Python<'py>, explainer: &Py<PyAny>, error: PyErr, beside: &[
 #[cold]
 fn again<'py>(
     py: Python<'py>,
-    other: &Option<Py<PyAny>>,
+    other: Option<&Py<PyAny>>,
     error: PyErr,
     given: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -199,7 +199,7 @@ impl Coding {
     #[inline]
     fn encode_main<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Main<'py>> {
         self.encode.main(value).or_else(|error| {
-            let encoded = again(value.py(), &self.encode_again, error, &[value])?;
+            let encoded = again(value.py(), self.encode_again.as_ref(), error, &[value])?;
             Ok(Main::Lent(LentBuffer::Bytes(encoded.cast_into()?)))
         })
     }
@@ -207,7 +207,8 @@ impl Coding {
     /// The payload of a value that may have buffers beside it, which come after the `first`.
     #[inline]
     fn encode_parts<'py>(&self, value: &Bound<'py, PyAny>, first: Buffers<'py>) -> PyResult<Encoded<'py>> {
-        let encoded = self.encode.run(value).or_else(|error| again(value.py(), &self.encode_again, error, &[value]))?;
+        let encoded =
+            self.encode.run(value).or_else(|error| again(value.py(), self.encode_again.as_ref(), error, &[value]))?;
         Encoded::parts(&encoded, first)
     }
 
@@ -219,7 +220,7 @@ impl Coding {
         given: [&Bound<'py, PyAny>; N],
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = function.py();
-        let decoded = function.run(given).or_else(|error| again(py, &self.decode_again, error, &given));
+        let decoded = function.run(given).or_else(|error| again(py, self.decode_again.as_ref(), error, &given));
         decoded.map_err(|error| explain(py, &self.decode_error, error, &given))
     }
 
