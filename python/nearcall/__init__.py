@@ -84,7 +84,8 @@ if TYPE_CHECKING:
     from .references.reference import release
     from .server.serve import serve
     from .server.server import Server
-    from .server.topic import Subscription, Topic
+    from .server.subscription import Subscription
+    from .server.topic import Topic
     from .server.workers import WorkerFailed, Workers
     from .service.depends import depends
     from .service.service import idempotent, no_side_effects, oneway, service
@@ -151,7 +152,8 @@ else:
             "references.reference": ["release"],
             "server.serve": ["serve"],
             "server.server": ["Server"],
-            "server.topic": ["Subscription", "Topic"],
+            "server.subscription": ["Subscription"],
+            "server.topic": ["Topic"],
             "server.workers": ["WorkerFailed", "Workers"],
             "service.depends": ["depends"],
             "service.service": ["idempotent", "no_side_effects", "oneway", "service"],

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import json
 import math
+import os
 import subprocess
 import sys
 import uuid
@@ -228,7 +229,7 @@ class Defaults:
     ) -> None: ...
 
 
-def test_both_checkers_know_them(stub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_checkers_know_them(stub: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyright")
     with nearcall.Server(Shop(), "inproc://written") as server:
         for name, source in (("of_class", TARGET), ("of_url", server.urls[0])):
@@ -255,11 +256,17 @@ def assert_both_find(use: str, tmp_path: Path) -> None:
     settings = {"include": [str(tmp_path)], "extraPaths": [str(ROOT), str(ROOT / "python")], "pythonVersion": "3.10"}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings | {"typeCheckingMode": "strict"}))
     # With the settings of `make lint`: what that has looked at is not looked at again.
-    monkeypatch.setenv("MYPYPATH", str(tmp_path))
+    environment = os.environ | {"MYPYPATH": str(tmp_path)}
 
     def run(*command: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=55, check=False
+            [sys.executable, "-m", *command],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=55,
+            check=False,
         )
         assert done.returncode == 1, done.stdout + done.stderr
         return done.stdout

@@ -30,7 +30,7 @@ from ..log import WARNING, log
 from ..service.service import plan_of, service
 from .colleagues import Colleagues, when_met
 from .server import Server
-from .topic import Topic
+from .subscription import Subscription
 
 __all__ = ["SHARED", "ItemCodec", "Named", "Shared"]
 
@@ -209,7 +209,7 @@ class Relay:
 
     def follow(self) -> Iterator[Item]:
         """All that is published here from now on."""
-        return self._shared.feed.subscribe()
+        return Subscription(self._shared.feed)
 
     def standing(self) -> Standing:
         """What was published here before."""
@@ -220,7 +220,7 @@ class Shared:
     """The topics with a name of this process."""
 
     def __init__(self) -> None:
-        self.feed: Topic[Item] = Topic(max_buffer=ROOM)
+        self.feed = _core.Topic(max_buffer=ROOM, drops=False, keeps_last=False)
         self._lock = threading.RLock()
         self._topics: dict[str, weakref.WeakSet[Named]] = {}
         self._numbers: dict[str, int] = {}
