@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -182,9 +183,9 @@ def _pipes_as(first: int, read: int, second: int, write: int) -> Callable[[], No
     """The protocol's pipes are descriptors 3 and 4; no thread runs in the child, so that this is safe before exec."""
 
     def place() -> None:
-        # Out of the way first: one of them may have the number that the other needs.
-        a, b = os.dup(read), os.dup(write)
-        high = [os.dup2(a, 60, inheritable=False), os.dup2(b, 61, inheritable=False)]
+        # Out of the way first: one of them may have the number that the other needs. To free numbers, since subprocess has a
+        # descriptor of its own here.
+        high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 60) for each in (read, write)]
         os.dup2(high[0], first)
         os.dup2(high[1], second)
 

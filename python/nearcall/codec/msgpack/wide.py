@@ -44,9 +44,12 @@ def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Again:
     made = cache(make)
 
     def encode(error: BaseException, value: Any) -> Any:
-        if not isinstance(error, OverflowError):
-            raise error
-        return made()(value)
+        try:
+            if not isinstance(error, OverflowError):
+                raise error
+            return made()(value)
+        finally:
+            del error  # whose traceback has this frame: a circle would keep the value
 
     return encode
 
@@ -60,10 +63,13 @@ def decode_wide(make: Callable[[], Callable[..., Any]]) -> Again:
     made = cache(make)
 
     def decode(error: BaseException, body: bytes, *buffers: list[memoryview]) -> Any:
-        if not isinstance(error, msgspec.ValidationError) or len(body) > _LONGEST or _MARK not in body:
-            raise error
-        check_keys(body, ANYTHING)
-        return made()(body, *buffers)
+        try:
+            if not isinstance(error, msgspec.ValidationError) or len(body) > _LONGEST or _MARK not in body:
+                raise error
+            check_keys(body, ANYTHING)
+            return made()(body, *buffers)
+        finally:
+            del error  # whose traceback has this frame: a circle would keep the memory of the buffers
 
     return decode
 
