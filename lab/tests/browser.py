@@ -183,8 +183,8 @@ def _pipes_as(first: int, read: int, second: int, write: int) -> Callable[[], No
     """The protocol's pipes are descriptors 3 and 4; no thread runs in the child, so that this is safe before exec."""
 
     def place() -> None:
-        # Out of the way first: one of them may have the number that the other needs. To free numbers, since subprocess has a
-        # descriptor of its own here.
+        # Out of the way first: one of them may have the number that the other needs. To free numbers, since subprocess
+        # has a descriptor of its own here.
         high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 60) for each in (read, write)]
         os.dup2(high[0], first)
         os.dup2(high[1], second)
