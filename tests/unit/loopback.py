@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from nearcall.codec.msgpack.wide import or_again
 from nearcall.codec.protocol import BUFFER_FORMS, CODED, NOTHING, PARTS
 from nearcall.service.agreement import agree
 from nearcall.service.describing import describe
@@ -26,7 +27,7 @@ def send_value(plan: ValuePlan, value: Any) -> tuple[bytes, list[memoryview]]:
         return bytes(memoryview(value)), []
     assert plan.coding.encode is not None
     try:
-        encoded = _tried(plan.coding.encode, plan.coding.encode_again, value)
+        encoded = or_again(plan.coding.encode, plan.coding.encode_again)(value)
     except Exception as error:
         raise plan.coding.encode_error(error) from error
     return (encoded, []) if plan.coding.form == CODED else carry(encoded)
@@ -40,18 +41,9 @@ def receive_value(plan: ValuePlan, body: bytes, buffers: list[memoryview]) -> An
     assert plan.coding.decode is not None
     try:
         given = (body,) if plan.coding.form == CODED else (body, buffers)
-        return _tried(plan.coding.decode, plan.coding.decode_again, *given)
+        return or_again(plan.coding.decode, plan.coding.decode_again)(*given)
     except Exception as error:
         raise plan.coding.decode_error(error) from error
-
-
-def _tried(run: Callable[..., Any], again: Callable[..., Any] | None, *given: Any) -> Any:
-    try:
-        return run(*given)
-    except Exception as error:
-        if again is None:
-            raise
-        return again(error, *given)
 
 
 def carry(parts: tuple[bytes, list[memoryview]]) -> tuple[bytes, list[memoryview]]:
@@ -84,13 +76,13 @@ def carry_arguments(
     body, nested = b"", []
     if coded:
         try:
-            encoded = _tried(client.coding.encode, client.coding.encode_again, coded)
+            encoded = or_again(client.coding.encode, client.coding.encode_again)(coded)
         except Exception as error:
             raise client.coding.encode_error(error, coded) from error
         body, nested = carry(encoded) if PARTS in client.coding.forms else (encoded, [])
         try:
             given = (body, nested) if PARTS in server.coding.forms else (body,)
-            coded = _tried(server.coding.decode, server.coding.decode_again, *given)
+            coded = or_again(server.coding.decode, server.coding.decode_again)(*given)
         except Exception as error:
             raise server.coding.decode_error(error) from error
     decoded = iter(coded)

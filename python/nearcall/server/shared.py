@@ -24,6 +24,7 @@ import msgspec
 
 from .. import _core
 from ..client.channel import connect
+from ..codec.msgpack.wide import or_again
 from ..codec.protocol import BUFFER_FORMS, CODED
 from ..errors import ResourceExhausted, RpcError
 from ..log import WARNING, log
@@ -91,6 +92,9 @@ class ItemCodec:
                 "a topic's items cannot hold streams or objects that are passed: those belong to one client"
             )
         self._plan = plan.arguments
+        coding = self._plan.coding
+        self._encode = or_again(coding.encode, coding.encode_again)
+        self._decode = or_again(coding.decode, coding.decode_again)
 
     def encode(self, item: Any) -> tuple[bytes, list[bytes]]:
         """Raises :class:`~nearcall.InvalidArgument`: the item is not of the type."""
@@ -100,12 +104,7 @@ class ItemCodec:
         if coding.forms[0] in BUFFER_FORMS:
             return bytes(memoryview(item)), []
         try:
-            try:
-                encoded = coding.encode((item,))
-            except Exception as error:
-                if coding.encode_again is None:
-                    raise
-                encoded = coding.encode_again(error, (item,))
+            encoded = self._encode((item,))
         except Exception as error:
             raise coding.encode_error(error, (item,)) from error
         if coding.forms[0] == CODED:
@@ -119,12 +118,7 @@ class ItemCodec:
             return _MADE_OF_BYTES[coding.forms[0]](body)
         given = (body,) if coding.forms[0] == CODED else (body, [memoryview(buffer) for buffer in buffers])
         try:
-            try:
-                (item,) = coding.decode(*given)
-            except Exception as error:
-                if coding.decode_again is None:
-                    raise
-                (item,) = coding.decode_again(error, *given)
+            (item,) = self._decode(*given)
         except Exception as error:
             raise coding.decode_error(error, *given) from error
         return item

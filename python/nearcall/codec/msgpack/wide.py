@@ -17,10 +17,7 @@ from ..._core import check_keys
 from ..hashed import ANYTHING
 from ..shape import walk
 
-__all__ = ["Again", "decode_wide", "encode_wide", "holds_ints", "or_again"]
-
-Again = Callable[..., Any]
-"""Takes what was raised and what was refused, and gives the result after all, or raises."""
+__all__ = ["decode_wide", "encode_wide", "holds_ints", "or_again"]
 
 _LONGEST: Final = 1 << 20
 """The most bytes of a message that is decoded once more: what is made of it meanwhile is not counted."""
@@ -35,7 +32,7 @@ def holds_ints(types: Iterable[shapes.Type]) -> bool:
     return bool(found) and not any(getattr(node, "multiple_of", None) for node in found)
 
 
-def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Again:
+def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Callable[..., Any]:
     """What encodes a value that was refused once more.
 
     Args:
@@ -54,7 +51,7 @@ def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Again:
     return encode
 
 
-def decode_wide(make: Callable[[], Callable[..., Any]]) -> Again:
+def decode_wide(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
     """What decodes a message that was refused once more.
 
     Args:
@@ -74,8 +71,12 @@ def decode_wide(make: Callable[[], Callable[..., Any]]) -> Again:
     return decode
 
 
-def or_again(run: Callable[..., Any], again: Again) -> Callable[..., Any]:
-    """The same function; what it refuses is tried once more."""
+def or_again(run: Callable[..., Any], again: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The same function; what it refuses is tried once more, if there is another way: see
+    :attr:`nearcall.codec.protocol.ValueCoding.encode_again`.
+    """
+    if again is None:
+        return run
 
     def either(*given: Any) -> Any:
         try:
