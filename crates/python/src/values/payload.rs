@@ -60,6 +60,18 @@ impl Value {
     }
 }
 
+/// Calls a function of the codec with an error, and what beside it.
+fn tell<'py>(
+    function: &Bound<'py, PyAny>,
+    error: &PyErr,
+    beside: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    let error = error.clone_ref(py).into_value(py).into_bound(py).into_any();
+    let arguments: SmallVec<[_; 3]> = std::iter::once(&error).chain(beside.iter().copied()).cloned().collect();
+    function.run_many(&arguments, None)
+}
+
 /// Asks Python for the exception that explains an error of the codec, with its traceback. `beside`: in what the fault is looked
 /// for. What is to end the program stays as it is, such as a Ctrl-C that came while a class of the user's was made.
 #[cold]
@@ -67,9 +79,7 @@ fn explain<'py>(py: Python<'py>, explainer: &Py<PyAny>, error: PyErr, beside: &[
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
-    let value = error.clone_ref(py).into_value(py).into_bound(py).into_any();
-    let arguments: SmallVec<[_; 3]> = std::iter::once(&value).chain(beside.iter().copied()).cloned().collect();
-    explainer.bind(py).run_many(&arguments, None).map_or(error, PyErr::from_value)
+    tell(explainer.bind(py), &error, beside).map_or(error, PyErr::from_value)
 }
 
 /// What a codec gives for what it has refused, if it has another way: one that takes longer and can more.
@@ -81,11 +91,7 @@ fn again<'py>(
     given: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
     match other {
-        Some(other) if error.is_instance_of::<PyException>(py) => {
-            let error = error.into_value(py).into_bound(py).into_any();
-            let arguments: SmallVec<[_; 3]> = std::iter::once(&error).chain(given.iter().copied()).cloned().collect();
-            other.bind(py).run_many(&arguments, None)
-        }
+        Some(other) if error.is_instance_of::<PyException>(py) => tell(other.bind(py), &error, given),
         _ => Err(error),
     }
 }
