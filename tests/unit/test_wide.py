@@ -21,6 +21,11 @@ class Account:
     number: Annotated[int, msgspec.Meta(le=2**62)]
 
 
+@dataclass(frozen=True)
+class Point:
+    x: int
+
+
 @service
 class Books:
     def add(self, a: int, b: int = 1) -> int: ...
@@ -30,6 +35,16 @@ class Books:
     def table(self, table: dict[int, int]) -> None: ...
 
     def open(self, account: Account) -> None: ...
+
+    def sets(self, sets: list[set[int]]) -> None: ...
+
+    def pairs(self, pairs: set[tuple[int, int]]) -> None: ...
+
+    def points(self, points: set[Point], by: int) -> None: ...
+
+    def rates(self, rates: dict[float, int]) -> None: ...
+
+    def list(self, numbers: list[int]) -> None: ...
 
 
 METHODS = {method.name: method for method in plan_of(Books).methods}
@@ -67,6 +82,9 @@ def read(method: str, body: bytes) -> Any:
         ("add", (extension(b""), 1), "an int has 1 to 2048 bytes"),
         ("add", (extension(bytes(2049)), 1), "an int has 1 to 2048 bytes"),
         ("add", (extension("1"), 1), "bytes are expected"),
+        ("add", (wide(1), 1), "an int of 64 bits needs no extension"),
+        ("rates", (msgspec.Raw(b"\x81" + msgspec.msgpack.encode(wide(2**70)) + b"\x01"),), "expected float, got ext"),
+        ("points", ([{"x": 1}], wide(2**70)), "argument 'by': expected int, got ext"),
         ("name", (wide(2**70), 1.0), "argument 'text': expected str, got"),
         ("open", ({"number": wide(2**70)},), "argument 'account' at .number: expected int <= 4611686018427387904"),
     ],
@@ -75,21 +93,44 @@ def test_what_is_none_is_refused(method: str, values: tuple[Any, ...], told: str
     assert told in received(method, *values)
 
 
+def colliding(count: int) -> list[int]:
+    """Ints with one hash: a set of thousands of them takes seconds."""
+    return [k * (2**61 - 1) << 61 for k in range(1, count)]
+
+
+def packed(head: int, numbers: list[int], after: bytes = b"") -> bytes:
+    items = [msgspec.msgpack.encode(wide(number)) + after for number in numbers]
+    return bytes([head]) + len(items).to_bytes(4, "big") + b"".join(items)
+
+
 def test_keys_that_collide_are_refused() -> None:
-    def keys(count: int) -> list[int]:
-        return [k * (2**61 - 1) << 61 for k in range(1, count)]
+    assert len(set(map(hash, colliding(50)))) == 1
+    assert read("table", b"\x91" + packed(0xDF, colliding(50), b"\x01")) == (dict.fromkeys(colliding(50), 1),)
+    assert "collide" in read("table", b"\x91" + packed(0xDF, colliding(3_000), b"\x01"))
 
-    def body(numbers: list[int]) -> bytes:
-        pairs = [msgspec.msgpack.encode(wide(number)) + b"\x01" for number in numbers]
-        return b"\x91\xdf" + len(pairs).to_bytes(4, "big") + b"".join(pairs)
 
-    assert len(set(map(hash, keys(50)))) == 1
-    assert read("table", body(keys(50))) == (dict.fromkeys(keys(50), 1),)
-    assert "collide" in read("table", body(keys(20_000)))
+def test_members_of_sets_that_collide_are_refused() -> None:
+    assert read("sets", b"\x91\x91" + packed(0xDD, colliding(50))) == ([set(colliding(50))],)
+    assert "collide" in read("sets", b"\x91\x91" + packed(0xDD, colliding(3_000)))
+    pairs = [b"\x92\x01" + msgspec.msgpack.encode(wide(number)) for number in colliding(3_000)]
+    assert "collide" in read("pairs", b"\x91\xdd" + len(pairs).to_bytes(4, "big") + b"".join(pairs))
+
+
+def test_the_most_negative_int_goes_back_and_forth() -> None:
+    (value,) = carry_arguments(METHODS["add"].arguments, METHODS["add"].arguments, (-(2**16383), 1))[:1]
+    assert value == -(2**16383)
+    with pytest.raises(InvalidArgument, match="an int of 2049 bytes cannot be sent"):
+        carry_arguments(METHODS["add"].arguments, METHODS["add"].arguments, (-(2**16383) - 1, 1))
+
+
+def test_many_ints_are_refused_by_their_sender() -> None:
+    arguments = METHODS["list"].arguments
+    with pytest.raises(InvalidArgument, match=r"has at most 128 KiB beside its buffers; this one has \d+: send such"):
+        carry_arguments(arguments, arguments, ([2**70 + n for n in range(20_000)],))
 
 
 def test_a_long_message_is_decoded_once() -> None:
-    table = dict.fromkeys(range(2**62, 2**62 + 120_000), 1)
+    table = dict.fromkeys(range(2**62, 2**62 + 20_000), 1)
     assert (
         received("table", table | {0: wide(2**70)}) == "Books.table(): argument 'table' at [...]: expected int, got ext"
     )

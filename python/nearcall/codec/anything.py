@@ -43,6 +43,7 @@ EXTENSIONS: Final = frozenset({TUPLE, SET, FROZENSET, OBJECT})
 """The msgpack extension types whose data is one msgpack value: see docs/protocol.md."""
 
 _SCALARS: Final = frozenset({type(None), bool, float, str, bytes})
+_64_BITS: Final = range(-(1 << 63), 1 << 64)
 LONGEST_INT: Final = 2048
 """The most bytes of an int. What Python does with one takes the square of its length, such as its text."""
 ENVELOPE: Final = 3
@@ -110,9 +111,9 @@ def pack_int(value: int) -> Any:
     Raises:
         TypeError: it is longer than :data:`LONGEST_INT`.
     """
-    if -(1 << 63) <= value < 1 << 64:
+    if value in _64_BITS:
         return value
-    length = value.bit_length() // 8 + 1
+    length = (value + (value < 0)).bit_length() // 8 + 1  # a power of two below zero needs no further bit
     if length > LONGEST_INT:
         raise TypeError(f"an int of {length} bytes cannot be sent: the longest that is has {LONGEST_INT}; send bytes")
     return Packed(OBJECT, ["int", value.to_bytes(length, "big", signed=True)])
@@ -279,7 +280,10 @@ def _read_decimal(content: Any) -> decimal.Decimal:
 def _read_int(content: Any) -> int:
     if not 0 < len(_read_bytes(content)) <= LONGEST_INT:
         raise ValueError(f"an int has 1 to {LONGEST_INT} bytes")
-    return int.from_bytes(content, "big", signed=True)
+    value = int.from_bytes(content, "big", signed=True)
+    if value in _64_BITS:
+        raise ValueError("an int of 64 bits needs no extension")
+    return value
 
 
 def _read_scalar(content: Any) -> Any:

@@ -24,14 +24,16 @@ from .msgpack.carried import NO_READERS, Readers
 from .msgpack.functions import carried_readers, keys_decoder
 from .shape import walk
 
-__all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
+__all__ = ["ANYTHING", "ANYTHING_AND_SETS", "HashedKeys", "hashed_keys", "together"]
 
 _SECRET = (shapes.StrType, shapes.BytesType, shapes.MemoryViewType, shapes.DateType)
 """Types whose hashes nobody can foresee."""
 _FEW = (shapes.NoneType, shapes.BoolType, shapes.LiteralType, shapes.EnumType)
 """Types with few values, so that few keys can collide."""
 _AS_SENT = (shapes.AnyType, shapes.IntType, *_SECRET, shapes.NoneType, shapes.BoolType, shapes.LiteralType)
-"""Types that keep the kind of msgpack's value: an int stays an int, and text becomes something with a secret hash."""
+"""Types that keep the kind of msgpack's value: an int stays an int, and text becomes something with a secret hash.
+So do tuples of these: as a key, a list is a tuple whatever the type.
+"""
 _SIMPLE: dict[type, Any] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -108,6 +110,9 @@ def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
 ANYTHING = HashedKeys(lists=False, types=(Any,), as_sent=(True,))
 """For values of type ``Any``."""
 
+ANYTHING_AND_SETS = HashedKeys(lists=True, types=(Any,), as_sent=(True,))
+"""The same where some lists become sets."""
+
 
 def _harmless(key: shapes.Type) -> bool:
     if isinstance(key, shapes.UnionType):
@@ -130,6 +135,10 @@ def _as_sent(key: shapes.Type) -> bool:
         return all(map(_as_sent, types)) and (
             len(types) == len(key.types) or any(isinstance(each, (shapes.IntType, shapes.AnyType)) for each in types)
         )
+    if isinstance(key, shapes.TupleType):
+        return all(map(_as_sent, key.item_types))
+    if isinstance(key, shapes.VarTupleType):
+        return _as_sent(key.item_type)
     return isinstance(key, _AS_SENT)
 
 

@@ -18,7 +18,7 @@ from ..senders import Sender
 from .carried import Readers
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers, encode_parts
-from .wide import decode_wide, encode_wide, holds_ints, or_again
+from .wide import decode_wide, encode_wide, may_be_wide, or_again
 
 __all__ = ["UNKNOWN", "arguments_coding"]
 
@@ -57,7 +57,8 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
 
     encode: Any = encoder(form, [parameter.type.shape for parameter in parameters])
     carried = carried_readers(parameter.type.shape for parameter in parameters)
-    wide = not references and holds_ints([parameter.type.shape for parameter in parameters])
+    hashed = together(crossing.hashed for crossing in crossings)
+    wide = not references and may_be_wide([parameter.type.shape for parameter in parameters], hashed)
     wide_senders = functools.cache(lambda: _wide_senders(parameters))
     made: Any = functools.partial(decoder, annotation, form, carried)
     decode = made(references=references, for_loop=for_loop)
@@ -73,7 +74,9 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     if wide:
         wide_named: Any = functools.partial(_named_decoder, parameters, carried, wide=True)
         encode_named = or_again(encode_named, encode_wide(lambda: _named_encoder(by_name, wide_senders())))
-        decode_named = or_again(decode_named, decode_wide(lambda: wide_named(references=False, for_loop=for_loop)))
+        decode_named = or_again(
+            decode_named, decode_wide(lambda: wide_named(references=False, for_loop=for_loop), hashed)
+        )
 
     def wide_encoder() -> Any:
         return sending.group_seen_to(encode, coded, [wide_senders()[name] for name in coded])
@@ -90,12 +93,14 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
             coded if len(values) == len(coded) else names,
             error,
             values,
-            wide_senders() if wide and isinstance(error, OverflowError) else data,
+            wide_senders() if wide else data,
         ),
         decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=again),
         encode_again=encode_wide(wide_encoder) if wide else None,
-        decode_again=decode_wide(lambda: made(references=False, for_loop=for_loop, wide=True)) if wide else None,
-        hashed=together(crossing.hashed for crossing in crossings),
+        decode_again=decode_wide(lambda: made(references=False, for_loop=for_loop, wide=True), hashed)
+        if wide
+        else None,
+        hashed=hashed,
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,
         remake=remake,

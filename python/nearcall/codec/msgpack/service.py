@@ -12,7 +12,7 @@ from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers
-from .wide import decode_wide, encode_wide, holds_ints
+from .wide import decode_wide, encode_wide, may_be_wide
 
 __all__ = ["Msgpack"]
 
@@ -45,7 +45,7 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     decode = made(references=bool(type_.services), for_loop=for_loop)
     make_uncounted: Any = partial(made, references=True, for_loop=for_loop, counted=False)
     again = decoded_again(decode, form, uncounted=make_uncounted if type_.services else None)
-    wide = not type_.services and holds_ints([type_.shape])
+    wide = not type_.services and may_be_wide([type_.shape], crossing.hashed)
     return ValueCoding(
         form=form,
         encode=encode and sending.seen_to(encode, crossing.sender),
@@ -57,7 +57,9 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
         )
         if encode is not None and wide
         else None,
-        decode_again=decode_wide(partial(made, references=False, for_loop=for_loop, wide=True)) if wide else None,
+        decode_again=decode_wide(partial(made, references=False, for_loop=for_loop, wide=True), crossing.hashed)
+        if wide
+        else None,
         hashed=crossing.hashed,
         weights=crossing.weights,
         references=bool(type_.services),

@@ -14,19 +14,29 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..._core import check_keys
-from ..hashed import ANYTHING
+from ..hashed import ANYTHING, ANYTHING_AND_SETS, HashedKeys
 from ..shape import walk
 
-__all__ = ["decode_wide", "encode_wide", "holds_ints", "or_again"]
+__all__ = ["decode_wide", "encode_wide", "may_be_wide", "or_again"]
 
-_LONGEST: Final = 1 << 20
-"""The most bytes of a message that is decoded once more: what is made of it meanwhile is not counted."""
+_LONGEST: Final = 128 << 10
+"""The most bytes of a message with such ints. What is made of it meanwhile is not counted, and each int takes some
+microseconds.
+"""
 _MARK: Final = b"\x92\xa3int"
 """How the data of the extension begins."""
 
 
-def holds_ints(types: Iterable[shapes.Type]) -> bool:
-    """Whether values of some types may hold ints beyond 64 bits."""
+def may_be_wide(types: Iterable[shapes.Type], hashed: HashedKeys | None) -> bool:
+    """Whether ints beyond 64 bits may be sent in a message.
+
+    Args:
+        types: The types of the values in it.
+        hashed: The keys of its dicts and sets that are checked. If one may become something else than what is sent,
+            such as an object, its hash is not known when a message is decoded for the second time.
+    """
+    if hashed is not None and not all(hashed.as_sent):
+        return False
     found = [node for type_ in types for node in walk(type_) if isinstance(node, (shapes.IntType, shapes.AnyType))]
     # Of an int beyond 64 bits msgspec does not ask whether it is a multiple.
     return bool(found) and not any(getattr(node, "multiple_of", None) for node in found)
@@ -44,26 +54,35 @@ def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Callable[..., Any]:
         try:
             if not isinstance(error, OverflowError):
                 raise error
-            return made()(value)
+            encoded = made()(value)
+            body = encoded[0] if isinstance(encoded, tuple) else encoded
+            if len(body) > _LONGEST:
+                raise ValueError(
+                    f"with an int beyond 64 bits in it, a message has at most {_LONGEST >> 10} KiB beside its buffers; "
+                    f"this one has {len(body) >> 10}: send such ints as bytes"
+                )
+            return encoded
         finally:
             del error  # whose traceback has this frame: a circle would keep the value
 
     return encode
 
 
-def decode_wide(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+def decode_wide(make: Callable[[], Callable[..., Any]], hashed: HashedKeys | None) -> Callable[..., Any]:
     """What decodes a message that was refused once more.
 
     Args:
         make: Makes the decoder, when it is first needed.
+        hashed: The keys that are checked before a message is decoded for the first time.
     """
     made = cache(make)
+    keys = ANYTHING_AND_SETS if hashed is not None and hashed.lists else ANYTHING
 
     def decode(error: BaseException, body: bytes, *buffers: list[memoryview]) -> Any:
         try:
             if not isinstance(error, msgspec.ValidationError) or len(body) > _LONGEST or _MARK not in body:
                 raise error
-            check_keys(body, ANYTHING)
+            check_keys(body, keys)
             return made()(body, *buffers)
         finally:
             del error  # whose traceback has this frame: a circle would keep the memory of the buffers
