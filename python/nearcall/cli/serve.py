@@ -84,6 +84,8 @@ def run(options: argparse.Namespace) -> None:
 
     def tell(server: nearcall.Server | nearcall.Workers) -> None:
         for url in () if told else server.urls:
+            if url == "stdio:":
+                continue  # who started this has its only client
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
         manager.ready()
 
