@@ -141,6 +141,12 @@ impl Slot {
                 *record.errors.entry(format!("{kind:?}")).or_default() += 1;
                 if record.first_error.is_empty() {
                     record.first_error = format!("{kind:?}: {}", status.message());
+                    // Why a connection ended stands only in the causes.
+                    let mut cause = std::error::Error::source(&*status);
+                    while let Some(error) = cause {
+                        record.first_error += &format!(": {error:?}");
+                        cause = error.source();
+                    }
                 }
                 record.row += 1;
                 record.row < GIVE_UP_AFTER
