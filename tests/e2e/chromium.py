@@ -77,6 +77,10 @@ class Browser:
         """What a page's expression is as soon as that is not null."""
         target = self.ask("Target.createTarget", url=url)["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        return self.later(expression)
+
+    def later(self, expression: str) -> Any:
+        """What an expression of the page that is open is as soon as that is not null."""
         while True:
             # While the page is being opened this fails, or is asked of an empty page.
             answer = self.ask("Runtime.evaluate", expression=expression)
