@@ -392,7 +392,15 @@ def places(all_code: Path) -> list[str]:
     programs = [all_code / program.name for program in TYPED]
     examples = [
         all_code / "examples" / name
-        for name in ("shared_interface", "schema_first", "plugins", "framework", "behind_nginx", "pipeline", "dashboard")
+        for name in (
+            "shared_interface",
+            "schema_first",
+            "plugins",
+            "framework",
+            "behind_nginx",
+            "pipeline",
+            "dashboard",
+        )
     ]
     examples.append(all_code / "examples/screenreader")
     examples += [examples[-1] / name for name in ("api", "generated", "in_process", "both", "by_hand")]

@@ -55,7 +55,7 @@ def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Callable[..., Any]:
             if not isinstance(error, OverflowError):
                 raise error
             encoded = made()(value)
-            body = encoded[0] if isinstance(encoded, tuple) else encoded
+            body: bytes = encoded if isinstance(encoded, bytes) else encoded[0]
             if len(body) > _LONGEST:
                 raise ValueError(
                     f"with an int beyond 64 bits in it, a message has at most {_LONGEST >> 10} KiB beside its buffers; "
