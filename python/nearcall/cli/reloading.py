@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import UsageError, carry_out
 from .finding import is_url
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
 
 __all__ = ["serve_anew"]
 
@@ -33,25 +39,49 @@ def serve_anew(options: argparse.Namespace, run: Callable[[argparse.Namespace], 
         import watchfiles
     except ModuleNotFoundError:
         raise UsageError("--reload needs watchfiles: pip install 'nearcall[reload]'") from None
-    import logging
-
-    logging.getLogger("watchfiles").setLevel(logging.ERROR)  # it would tell how it is told to end
     options.reload = False
     options.run = run
-    # Ends likewise however it is told to. Who ends the terminal's session ends both. SIGINT is also how the child is
-    # told to end: it would ignore it, too, as what a script leaves in the background does.
+    ended = threading.Event()
+    child = _begin(options)
+
+    def end(_number: int, _frame: object) -> None:
+        if ended.is_set():
+            child.terminate()  # told again: it waits no longer for calls under way
+        ended.set()
+
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.default_int_handler)
-    watchfiles.run_process(
+        signal.signal(each, end)
+    found = watchfiles.watch(
         *folders(options.what, options.config),
-        target=_serve,
-        args=(options,),
-        target_type="function",
         watch_filter=watchfiles.PythonFilter(extra_extensions=WATCHED[1:]),
-        callback=_tell,
-        sigint_timeout=LONGEST,
+        stop_event=ended,
         ignore_permission_denied=True,
     )
+    for changes in found:
+        _tell(changes)
+        _end(child)
+        if not ended.is_set():
+            child = _begin(options)
+    _end(child)
+
+
+def _begin(options: argparse.Namespace) -> SpawnProcess:
+    child = multiprocessing.get_context("spawn").Process(target=_serve, args=(options,))
+    # Ctrl-C reaches all processes of a terminal, and the child is told to end by its parent: twice would be too often.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the child inherits
+    try:
+        child.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return child
+
+
+def _end(child: SpawnProcess) -> None:
+    child.terminate()
+    child.join(LONGEST)
+    if child.is_alive():
+        child.kill()
+        child.join()
 
 
 def folders(what: Iterable[str], config: str | None) -> list[Path]:
@@ -62,10 +92,7 @@ def folders(what: Iterable[str], config: str | None) -> list[Path]:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    try:
-        status = carry_out(options)
-    except KeyboardInterrupt:
-        status = 0
+    status = carry_out(options)
     if status:
         print("nearcall: waiting for a file to change", file=sys.stderr, flush=True)
     raise SystemExit(status)

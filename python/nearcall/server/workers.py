@@ -410,7 +410,10 @@ class Workers:
         for end in self._waker:
             end.setblocking(False)
         wakeup = signal.set_wakeup_fd(self._waker[1].fileno(), warn_on_full_buffer=False)
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        heeded = [signal.SIGTERM, signal.SIGHUP]
+        if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as a script in the background has it
+            heeded.append(signal.SIGINT)
+        before = {number: signal.signal(number, note) for number in heeded}
         try:
             yield
         finally:

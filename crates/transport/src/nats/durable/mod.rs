@@ -1,7 +1,7 @@
 //! Messages that a NATS server keeps (`JetStream`) until somebody has handled them.
 //!
 //! These are no connections: who sends and who takes need not be there at the same time. A [`Sender`](sending::Sender) keeps each message
-//! until the NATS server says that it has it, and sends it again over the next connection. [`take`](taking::take) gets messages as one of a
+//! until the NATS server says that it has it, and sends it again over the next connection. [`take`] gets messages as one of a
 //! group, of which each message is one member's, and acknowledges it once it was handled.
 
 mod sending;
