@@ -27,6 +27,10 @@ class CommandParser(argparse.ArgumentParser):
     """Commands that another program has: how each is written there."""
     _inside = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Nothing is taken for another option that begins so: --token would be a file, and be printed as one.
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Any = None, namespace: Any = None
     ) -> Any:

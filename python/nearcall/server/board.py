@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..log import WARNING, log
@@ -42,8 +44,10 @@ class Question(NamedTuple):
 def new_board() -> tuple[ParentsBoard, WorkersBoard]:
     """The two ends of a board. Messages keep their boundaries, and stay in order."""
     parents, workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Also the worker's, which is read whenever something may have come: a socket of Python's with a timeout waits
+    # first, whatever the flags say. To send, the worker waits by itself.
     parents.setblocking(False)
-    workers.settimeout(_PATIENCE)
+    workers.setblocking(False)
     return ParentsBoard(parents), WorkersBoard(workers)
 
 
@@ -87,7 +91,7 @@ class WorkersBoard(_Board):
     def tell(self, service: str, serving: bool) -> None:
         """Tells the parent, which tells the other workers. Any thread may call it."""
         try:
-            self.end.send(_message(service, serving))
+            self._patiently(lambda: self.end.send(_message(service, serving)))
         except TimeoutError:
             log(WARNING, "the other workers have not heard about the health of '%s': their parent is stuck", service)
         except OSError:
@@ -99,7 +103,26 @@ class WorkersBoard(_Board):
         Raises:
             OSError: the parent is gone, or does not read.
         """
-        _send(self.end, question)
+        self._patiently(lambda: _send(self.end, question))
+
+    def _patiently(self, send: Callable[[], object]) -> None:
+        """Sends as soon as there is room.
+
+        Raises:
+            TimeoutError: the parent does not read.
+            OSError: it is gone.
+        """
+        end = time.monotonic() + _PATIENCE
+        poll = select.poll()
+        poll.register(self.end, select.POLLOUT)
+        while True:
+            try:
+                send()
+                return
+            except BlockingIOError:
+                # Each thread that waits is woken, and one of them finds the room.
+                if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                    raise TimeoutError("the parent does not read") from None
 
 
 class ParentsBoard(_Board):

@@ -387,7 +387,8 @@ class Workers:
         self._replacing.forget()
         for worker in left:
             if worker.process.exitcode is None:
-                log(WARNING, "worker %d did not end in time and is killed", worker.number)
+                why = "did not end in time" if self._signals == signals else "has not ended yet, and all were told again:"
+                log(WARNING, "worker %d %s it is killed", worker.number, why)
                 worker.process.kill()
             worker.process.join()
             worker.process.close()
