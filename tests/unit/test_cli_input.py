@@ -150,3 +150,21 @@ def test_a_factory_that_fails_is_named_with_its_line(
     assert main(["--debug", "serve", f"app_that_fails.py:{target}", "shm://none", "--config", ""]) == 2
     assert 'app_that_fails.py", line ' in capsys.readouterr().err
     monkeypatch.delitem(sys.modules, "app_that_fails")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("serve app:App shm:/x", "'shm:/x' is no URL: write shm://x"),
+        ("serve app:App shm://x --token secret", "there is no option --token: did you mean --token-file?"),
+        ("serve app:App shm://x --work 2", "there is no option --work: did you mean --workers?"),
+        ("proto app:App app:Other", "each class has a .proto of its own, one command each"),
+    ],
+)
+def test_what_is_almost_right_is_explained(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        raise SystemExit(main(words.split()))
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert told in said
+    assert "secret" not in said

@@ -20,6 +20,7 @@ def add_to(commands: Any) -> None:
         epilog="example: nearcall proto calculator:Calculator > calculator.proto",
     )
     parser.add_argument("target", metavar="MODULE:CLASS", help="the service's class, also FILE.py:CLASS")
+    parser.instead = "each class has a .proto of its own, one command each"
     parser.set_defaults(run=run)
 
 

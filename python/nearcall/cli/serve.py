@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> None:
         logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     urls = [item for item in options.what if is_url(item)] or values.get("urls", [])
     targets = [item for item in options.what if not is_url(item)] or values.get("services", [])
+    _check_urls(targets)
     if not targets:
         raise UsageError("what is to be served? write MODULE:CLASS before the URLs, for example calculator:Calculator")
     if not urls:
@@ -117,6 +119,7 @@ def _refresh(
     values = settings.values
     targets = [item for item in options.what if not is_url(item)] or values.get("services", [])
     chosen = server_options(values)
+    _check_urls(targets)
     if not targets:
         raise UsageError("there is nothing to serve any more")
     now = [item for item in options.what if is_url(item)] or values.get("urls", [])
@@ -163,3 +166,10 @@ def _make(target: str, factory: Any) -> Any:
         return factory()
     except Exception as error:
         raise UsageError(f"{target}() failed: {type(error).__name__}: {error}{where_in_code(error)}") from error
+
+
+def _check_urls(targets: Iterable[str]) -> None:
+    """Refuses what is meant as a URL, and none."""
+    for target in targets:
+        if found := re.match(r"([a-z][a-z+]*):/", target):
+            raise UsageError(f"'{target}' is no URL: write {found[1]}://{target[found.end() :].lstrip('/')}")

@@ -138,7 +138,7 @@ class Replacing:
             leaving.tell()
             worker = leaving.worker
             if worker.process.exitcode is None and leaving.told and time.monotonic() >= leaving.until:
-                log(WARNING, "worker %d did not end in time and is killed", worker.number)
+                log(WARNING, "worker %d did not end in time: it is killed", worker.number)
                 worker.process.kill()
                 worker.process.join()
             if worker.process.exitcode is not None:

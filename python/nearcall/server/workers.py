@@ -387,8 +387,9 @@ class Workers:
         self._replacing.forget()
         for worker in left:
             if worker.process.exitcode is None:
-                why = "did not end in time" if self._signals == signals else "has not ended yet, and all were told again:"
-                log(WARNING, "worker %d %s it is killed", worker.number, why)
+                in_time = self._signals == signals
+                why = "did not end in time" if in_time else "was told again to end, and has calls under way"
+                log(WARNING, "worker %d %s: it is killed", worker.number, why)
                 worker.process.kill()
             worker.process.join()
             worker.process.close()
