@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
+import threading
 import time
 from collections.abc import Callable
 
@@ -11,8 +13,9 @@ import pytest
 import nearcall
 
 from ..survival.observing import Holdings
-from .frames import encode
+from .frames import REPLY, encode
 from .holding import LONG, fill, fill_and_die
+from .raw import Gone, Peer
 from .services import Target
 from .target import SOCKETS, Attack, Scene, Table, every
 
@@ -82,6 +85,39 @@ def messages_that_are_announced_and_do_not_come(scene: Scene) -> None:
         call = scene.call(peer, "echo")
         peer.push(struct.pack("<I", LONGEST) + call.head, 1.0)
     echo(scene, LONGEST)
+
+
+def half_message(scene: Scene, size: int, sent: int) -> tuple[Peer, memoryview]:
+    """A call of which the first bytes are sent; the client, and the rest."""
+    peer = scene.connect()
+    call = scene.call(peer, "echo", encode([bytes(size)]))
+    whole = memoryview(peer.batch([call]))
+    return peer, whole[peer.push(whole[:sent], 1.0) :]
+
+
+def a_byte_now_and_then(peers: list[Peer], over: threading.Event) -> None:
+    while not over.wait(0.5):
+        for peer in peers:
+            with contextlib.suppress(Gone):
+                peer.push(b"\0", 0.0)
+
+
+@TABLE.add(*SOCKETS, server=SMALL)
+def half_messages_of_which_a_byte_comes_now_and_then(scene: Scene) -> None:
+    """That is no progress: they are hung up on, and not an upload that pauses and keeps less."""
+    upload, rest = half_message(scene, 3 * MIB, 2 * MIB)
+    trickling = [half_message(scene, LONGEST, 2 * MIB)[0] for _ in range(20)]
+    over = threading.Event()
+    thread = threading.Thread(target=a_byte_now_and_then, args=(trickling, over))
+    thread.start()
+    try:
+        echo(scene, 2 * MIB)
+        assert upload.push(rest, 1.0) == len(rest)
+        assert upload.receive().kind == REPLY
+    finally:
+        over.set()
+        thread.join()
+    assert "WARNING:nearcall:dropped the connection" in scene.server.log()
 
 
 def clients_that_die_with_bytes_on_the_way(scene: Scene) -> None:

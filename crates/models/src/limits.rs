@@ -1,4 +1,4 @@
 //! `crates/transport/src/limits`
 
-#[path = "../../transport/src/limits/budget.rs"]
+#[path = "../../transport/src/limits/budget/mod.rs"]
 pub mod budget;

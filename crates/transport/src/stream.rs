@@ -50,6 +50,8 @@ struct StreamReceiver {
     half: Charge,
     /// A frame too long for a buffer: it is read straight into memory of its own.
     long: Option<LongFrame>,
+    /// Nobody receives any more. What comes next may be the rest of a frame that is gone.
+    stopped: bool,
     /// Longest message that this side accepts.
     limit: u64,
     account: Arc<Account>,
@@ -81,6 +83,9 @@ impl<W: Wire> StreamLink<W> {
     /// `corks`: whether to keep replies back while more requests have been read, as a server does.
     pub(crate) fn new(wire: W, peer: Peer, peer_limit: u64, corks: bool, options: &Options) -> Self {
         let (wire, account) = (Arc::new(wire), options.account());
+        let mut half = account.charge_anyway(0);
+        // It comes and goes with each byte: neither may count as progress.
+        half.begin_work();
         Self {
             outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
             wire,
@@ -88,8 +93,9 @@ impl<W: Wire> StreamLink<W> {
             silence: Silence::begin(),
             receiver: Mutex::new(StreamReceiver {
                 arrived: Arrived::default(),
-                half: account.charge_anyway(0),
+                half,
                 long: None,
+                stopped: false,
                 limit: options.max_message,
                 account,
                 budget: SpinBudget::new(options.spin),
@@ -183,6 +189,7 @@ impl StreamReceiver {
                 return Err(LinkError::Exhausted(format!("no memory for a message of {len} bytes")));
             };
             bytes.extend_from_slice(rest);
+            charge.note_moved(bytes.len());
             self.long = Some(LongFrame { bytes, len, charge });
             self.arrived.consume(self.arrived.bytes().len());
         }
@@ -200,15 +207,16 @@ impl StreamReceiver {
     /// Reads what has arrived into the long frame or the buffer. `false` if nothing has. Never reads without room: that
     /// would look like the end of the stream.
     fn fill(&mut self, wire: &impl Wire, wait: bool) -> Result<bool, LinkError> {
+        if self.stopped {
+            return Err(LinkError::Closed);
+        }
         let got = if let Some(long) = &mut self.long {
             let left = long.left();
             if left == 0 {
                 return Ok(true);
             }
             let got = wire.append(&mut long.bytes, left.min(PART), wait)?;
-            if got.is_some() {
-                long.charge.note_step();
-            }
+            long.charge.note_moved(got.unwrap_or(0));
             got
         } else {
             let space = self.arrived.space();
@@ -357,6 +365,13 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn stop_sending(&self) {
         self.outbox.close();
+    }
+
+    fn stop_receiving(&self) {
+        // Handlers may keep the link for long. A thread that receives now has the lock, and finds the end by itself.
+        if let Some(mut receiver) = self.receiver.try_lock() {
+            (receiver.stopped, receiver.long) = (true, None);
+        }
     }
 
     fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {

@@ -203,6 +203,30 @@ fn nothing_is_read_beyond_the_budget() {
     }
 }
 
+/// A handler may go on for long after its client is gone, and keeps the link.
+#[test]
+fn half_a_message_is_let_go_of_when_nobody_receives_any_more() {
+    for scheme in ["unix", "tcp", "tls"] {
+        let budget = Budget::new(64 << 20);
+        let bounded = Options { budget: Some(Arc::clone(&budget)), ..Options::default() };
+        let Pair { client, server } = pair(scheme, &Options::default(), &bounded);
+        let long = pattern(7, 20_000_000);
+        client
+            .send(CALL, &item(b"headhead", &[&long]), Room::Wait(&mut || Err(LinkError::DeadlinePassed)))
+            .expect("what is left of it waits");
+        let mut slot = None;
+        until("half of it is here", || {
+            let looked = server.try_receive_part(&mut slot);
+            assert!(matches!(looked, Ok(()) | Err(LinkError::Unfinished)) && slot.is_none(), "{looked:?}");
+            budget.used() > long.len()
+        });
+        server.close();
+        server.stop_receiving();
+        assert_eq!(budget.used(), 0, "{scheme}");
+        assert_eq!(server.try_receive_part(&mut slot), Err(LinkError::Closed));
+    }
+}
+
 #[test]
 fn who_waits_for_room_is_woken_once_by_whoever_frees_some() {
     let wake = Arc::new(descriptors::new_event().expect("a descriptor"));

@@ -1,4 +1,4 @@
-//! `crates/transport/src/limits/budget.rs`
+//! `crates/transport/src/limits/budget/mod.rs`
 
 use std::sync::Arc;
 

@@ -203,7 +203,7 @@ impl<W: Wire> Exchange<W> {
         match self.wire.read(space, false)? {
             Some(0) => Err(LinkError::Closed),
             Some(len) => {
-                self.account.note_step();
+                self.account.note_moved(len);
                 state.read_out = len < room && !self.wire.holds();
                 state.session.arrived(len);
                 Ok(len)
@@ -236,7 +236,7 @@ impl<W: Wire> Exchange<W> {
             }
             match self.wire.write(&[IoSlice::new(state.session.unsent())])? {
                 Some(len) => {
-                    self.account.note_step();
+                    self.account.note_moved(len);
                     state.session.sent(len);
                     state.note_written(len);
                 }

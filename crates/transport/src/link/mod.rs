@@ -80,6 +80,10 @@ pub trait Link: Wait {
     /// [queued](Link::queued).
     fn stop_sending(&self);
 
+    /// Lets go of half a message: nobody receives any more. Whoever does all the same finds the connection gone. A link that
+    /// has no half messages, or lets go of them when it is [closed](Link::close), does nothing.
+    fn stop_receiving(&self) {}
+
     /// Whether everything that was sent has reached the peer's system, which keeps it even when this end is closed.
     /// Only TCP may still have some of it here, and drops it if the socket is closed and the peer then sends anything.
     /// With [last calls](Properties::takes_last_calls): also whether no more of those can arrive.

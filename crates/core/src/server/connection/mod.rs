@@ -301,11 +301,11 @@ impl ServerConnection {
         self.items.get_or_init(|| Account::of(&self.shared.budget, 0))
     }
 
-    /// Bytes kept because of the client that nobody works with, and [how far](Account::steps) the client is with them.
+    /// Bytes kept because of the client that nobody works with, and how many [have gone on](Account::moved).
     pub(in crate::server) fn idle(&self) -> (usize, usize) {
         let accounts = [self.link.account(), self.items.get().map(|items| &**items)];
         let both = accounts.into_iter().flatten();
-        both.fold((0, 0), |(idle, steps), one| (idle + one.idle(), steps.wrapping_add(one.steps())))
+        both.fold((0, 0), |(idle, moved), one| (idle + one.idle(), moved.wrapping_add(one.moved())))
     }
 
     /// Whether more of that may be kept.
@@ -389,10 +389,11 @@ impl ServerConnection {
         }
     }
 
-    /// The client is gone: nothing is sent to it any more.
+    /// The client is gone: nothing is sent to it any more, and nothing is taken in.
     pub(in crate::server) fn close(&self) {
         self.session.note_gone();
         self.link.close();
+        self.link.stop_receiving();
         self.write_interest.clear();
     }
 

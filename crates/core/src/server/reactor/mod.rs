@@ -1,5 +1,6 @@
 //! The reactor: receives from connections of every transport, and from clients whose handshakes are under way.
 
+mod debts;
 mod handshakes;
 mod parting;
 mod readable;
@@ -29,6 +30,7 @@ use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::request::Request;
 use crate::server::inbound::{HUNG_UP, Inbound, LISTED};
+use crate::server::reactor::debts::Shortage;
 use crate::server::reactor::handshakes::Handshakes;
 use crate::server::reactor::readable::Readable;
 use crate::server::reactor::stalled::Stalled;
@@ -62,12 +64,6 @@ pub(in crate::server) enum Look {
     Nothing,
     /// There may be more.
     More,
-}
-
-/// One call has found no room: how often it was looked since, and how far each client was by then.
-struct Shortage {
-    looks: u32,
-    clients: Vec<(u64, usize)>,
 }
 
 /// Everything that the receiving thread looks at. Used by one thread at a time.

@@ -211,7 +211,7 @@ impl<S: Sink> Outbox<S> {
             return self.send_behind(frame, room);
         }
         if frame.payload_len > LONG && matches!(room, Room::Later) && !self.account.allows(frame.payload_len) {
-            return Err(over_budget(frame.payload_len));
+            return Err(self.over_budget(frame.payload_len));
         }
         let mut sent = 0;
         match put(&mut state, frame, &mut sent, !matches!(room, Room::Wait(_))) {
@@ -422,7 +422,7 @@ impl<S: Sink> Outbox<S> {
         let charge = if sent > 0 || len <= SMALL {
             self.account.charge_anyway(cost)
         } else {
-            self.account.charge(cost).ok_or_else(|| over_budget(len))?
+            self.account.charge(cost).ok_or_else(|| self.over_budget(len))?
         };
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(len).is_err() {
@@ -431,6 +431,10 @@ impl<S: Sink> Outbox<S> {
         bytes.extend_from_slice(frame.head);
         frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
         Ok(WaitingFrame { bytes, head: frame.head.len(), sent, charge })
+    }
+
+    fn over_budget(&self, len: usize) -> LinkError {
+        LinkError::Exhausted(self.account.refusal(len))
     }
 
     /// Lets others see how much waits. Called only before the lock is given away: what goes out in the same breath was
@@ -486,7 +490,7 @@ impl<S: Sink> OutboxState<S> {
             let before = kept.sent;
             let put = self.sink.put(&frame, &mut kept.sent, left);
             if kept.sent > before {
-                kept.charge.note_step();
+                kept.charge.note_moved(kept.sent - before);
             }
             left = left.saturating_sub(kept.sent.saturating_sub(before));
             match put {
@@ -512,13 +516,6 @@ impl<S: Sink> OutboxState<S> {
 /// How a frame was sent whose sender may have `drained` what others had queued.
 fn told_anew_if(drained: bool, sent: Result<Sent, LinkError>) -> Result<Sent, LinkError> {
     if drained { sent.map(|_| Sent::LookAgain) } else { sent }
-}
-
-fn over_budget(len: usize) -> LinkError {
-    LinkError::Exhausted(format!(
-        "the message has {len} bytes, and what waits for this client to read it is all that may wait; read faster, or \
-         raise the server's max_memory"
-    ))
 }
 
 #[cfg(test)]

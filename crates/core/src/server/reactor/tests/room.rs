@@ -1,6 +1,6 @@
 //! What the reactor hands out for a client that stops reading and reads again.
 
-use nearcall_transport::Account;
+use nearcall_transport::{Account, Charge};
 
 use super::*;
 
@@ -120,27 +120,53 @@ fn calls_are_told_of_room_without_a_lock() {
     assert_eq!(std::mem::take(&mut *told.0.lock()), [held]);
 }
 
-/// Two clients keep more than there is. One of them goes on, if slowly; the other does nothing.
+/// Looks once a second, until somebody is hung up on: one call finds no room all the time. `goes_on` is what clients do in a
+/// second. Returns how often it was looked, and who is left.
+fn look_while_short(scene: &Scene, mut goes_on: impl FnMut()) -> (u32, Vec<u64>) {
+    let newcomer = Account::of(&scene.server.shared.budget, 4 << 20);
+    let mut reactor = scene.server.reactor.lock();
+    let mut looks = 0;
+    while reactor.connections.len() == 2 {
+        assert!(looks < 20, "nobody is hung up on");
+        assert!(newcomer.charge(4 << 20).is_none(), "there is no room");
+        goes_on();
+        if reactor.shortage.is_some() {
+            reactor.look_at_shortage();
+        } else {
+            reactor.note_shortage();
+        }
+        looks += 1;
+    }
+    (looks, reactor.connections.keys().copied().collect())
+}
+
+/// What this client keeps, bytes that wait for it.
+fn keep(scene: &Scene, token: u64, bytes: usize) -> Charge {
+    scene.server.reactor.lock().connections[&token].connection.items_account().charge_anyway(bytes)
+}
+
+/// One client keeps most, and goes on; of what the other keeps comes a byte now and then.
 #[test]
-fn who_keeps_others_from_a_call_for_nothing_is_hung_up_on() {
+fn who_hardly_goes_on_is_hung_up_on_and_the_log_warns_of_it() {
     let scene = Scene::quiet();
     let (_, token) = scene.other();
-    let mut reactor = scene.server.reactor.lock();
-    let items = |token| Arc::clone(reactor.connections[&token].connection.items_account());
-    let _kept = items(TOKEN).charge_anyway(1 << 29);
-    let mut used_up = items(token).charge_anyway(1 << 30);
-    let newcomer = Account::of(&scene.server.shared.budget, 4 << 20);
-    let mut look = |reactor: &mut Reactor| {
-        assert!(newcomer.charge(4 << 20).is_none(), "there is no room");
-        used_up.set(used_up.bytes() - 1);
-        if reactor.shortage.is_some() { reactor.look_at_shortage() } else { reactor.note_shortage() }
-    };
-    look(&mut reactor);
-    while reactor.shortage.is_some() {
-        assert_eq!(reactor.connections.len(), 2, "both have time");
-        look(&mut reactor);
-    }
-    assert!(reactor.connections.contains_key(&token) && !reactor.connections.contains_key(&TOKEN));
+    let (mut trickles, mut goes_on) = (keep(&scene, TOKEN, 1 << 29), keep(&scene, token, 1 << 30));
+    let (looks, left) = look_while_short(&scene, || {
+        trickles.set(trickles.bytes() - 1);
+        goes_on.set(goes_on.bytes() - (9 << 20));
+    });
+    assert_eq!((looks, left), (6, vec![token]), "both have five seconds");
+    let warns = |notice: &Notice| matches!(notice, Notice::Line { serious: true, text } if text.contains("max_memory"));
+    assert_eq!(scene.said.lock().iter().filter(|notice| warns(notice)).count(), 1);
+}
+
+#[test]
+fn who_waits_with_little_is_not_worse_off_than_who_sends_a_byte_now_and_then() {
+    let scene = Scene::quiet();
+    let (_, token) = scene.other();
+    let (_waits, mut trickles) = (keep(&scene, TOKEN, 400 << 20), keep(&scene, token, 1 << 30));
+    let (_, left) = look_while_short(&scene, || trickles.set(trickles.bytes() - 1));
+    assert_eq!(left, [TOKEN]);
 }
 
 #[test]

@@ -144,8 +144,8 @@ pub struct Account {
     used: AtomicUsize,
     /// Those among the used bytes that somebody works with. The others wait for the peer, or for a handler.
     at_work: AtomicUsize,
-    /// How often something here went on: bytes were freed, or a part of something long came or went.
-    steps: AtomicUsize,
+    /// Bytes that went on: they came or went as a part of something long, or wait no longer.
+    moved: AtomicUsize,
     unfinished: AtomicUsize,
     mapped: AtomicUsize,
 }
@@ -154,10 +154,10 @@ impl Account {
     /// An account that may use a quarter of what the others leave of the budget, or `least` bytes if that is more.
     #[must_use]
     pub fn of(total: &Arc<Budget>, least: usize) -> Arc<Self> {
-        let [used, at_work, steps, unfinished, mapped] = [const { 0 }; 5].map(AtomicUsize::new);
+        let [used, at_work, moved, unfinished, mapped] = [const { 0 }; 5].map(AtomicUsize::new);
         // Relaxed: orders nothing.
         total.accounts.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { total: Arc::clone(total), least, used, at_work, steps, unfinished, mapped })
+        Arc::new(Self { total: Arc::clone(total), least, used, at_work, moved, unfinished, mapped })
     }
 
     /// Bytes used now.
@@ -174,18 +174,18 @@ impl Account {
         self.used().saturating_sub(self.at_work.load(Ordering::Relaxed))
     }
 
-    /// How often something here went on: a peer that keeps bytes for a while, and for which this stays the same, keeps them
-    /// for nothing.
+    /// Bytes that have gone on here, ever: they came or went as a part of something long, or wait no longer. Of a peer that
+    /// keeps bytes, the difference between two looks says whether it keeps them for nothing. Wraps around.
     #[must_use]
-    pub fn steps(&self) -> usize {
+    pub fn moved(&self) -> usize {
         // Relaxed: as in `allows`.
-        self.steps.load(Ordering::Relaxed)
+        self.moved.load(Ordering::Relaxed)
     }
 
-    /// Something here went on.
-    pub(crate) fn note_step(&self) {
-        // Relaxed, and in two steps: of several at a time one is enough.
-        self.steps.store(self.steps().wrapping_add(1), Ordering::Relaxed);
+    /// So many bytes went on.
+    pub(crate) fn note_moved(&self, bytes: usize) {
+        // Relaxed: as in `allows`.
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The most that may be used here, of which `used` are: what one call needs, or a quarter of what the others leave. An
@@ -206,6 +206,24 @@ impl Account {
             self.total.note_shortage();
         }
         allowed
+    }
+
+    /// Why `bytes` more may not be used, and what helps: a sentence for the user.
+    #[must_use]
+    pub(crate) fn refusal(&self, bytes: usize) -> String {
+        let (used, total, limit) = (self.used(), self.total.used(), self.total.limit);
+        let share = self.share(used);
+        if used.saturating_add(bytes) > share {
+            return format!(
+                "the message has {bytes} bytes, and the server keeps {used} bytes for this client already, of {share} that it \
+                 may: messages that came and replies that were not read; read faster, make fewer calls at a time, or raise \
+                 the server's max_memory"
+            );
+        }
+        format!(
+            "the message has {bytes} bytes, and the server keeps {total} of {limit} bytes for all its clients, {used} of them \
+             for this one; call again later, or raise the server's max_memory"
+        )
     }
 
     /// `None` while more may be used. Else how much may be used beyond what may be.
@@ -313,12 +331,13 @@ impl Charge {
         if !std::mem::replace(&mut self.works, true) {
             // Relaxed: as in `Account::allows`.
             self.account.at_work.fetch_add(self.bytes, Ordering::Relaxed);
+            self.account.note_moved(self.bytes);
         }
     }
 
-    /// What the bytes are charged for went on.
-    pub(crate) fn note_step(&self) {
-        self.account.note_step();
+    /// So many bytes of what is charged went on.
+    pub(crate) fn note_moved(&self, bytes: usize) {
+        self.account.note_moved(bytes);
     }
 
     /// Charges `bytes` more, even if they are too many.
@@ -337,9 +356,12 @@ impl Charge {
             self.account.used.fetch_add(more, Ordering::Relaxed);
             self.account.total.used.fetch_add(more, Ordering::Relaxed);
         } else {
-            self.account.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
-            self.account.note_step();
-            self.account.total.free(self.bytes - bytes);
+            let freed = self.bytes - bytes;
+            self.account.used.fetch_sub(freed, Ordering::Relaxed);
+            if !self.works {
+                self.account.note_moved(freed);
+            }
+            self.account.total.free(freed);
         }
         self.bytes = bytes;
     }
@@ -454,144 +476,4 @@ impl Drop for KeptBytes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_cannot_use_all_and_is_never_shut_out() {
-        let budget = Budget::new(64 << 20);
-        let (greedy, other) = (Account::of(&budget, 1 << 20), Account::of(&budget, 1 << 20));
-        let quarter = greedy.charge(16 << 20).expect("a quarter");
-        assert!(greedy.charge(1).is_none(), "more than its share");
-        let rest = other.charge_anyway(100 << 20);
-        assert_eq!((greedy.room(), Account::of(&budget, 1).room()), (0, ALWAYS));
-        let third = Account::of(&budget, 1 << 20);
-        assert!(third.charge(2 << 20).is_none(), "nothing is left");
-        let little = third.charge(ALWAYS).expect("there is always a little");
-        drop((quarter, rest, little));
-        assert_eq!(budget.used(), 0);
-        assert!(greedy.charge(16 << 20).is_some());
-    }
-
-    #[test]
-    fn those_who_fill_their_parts_one_after_the_other_leave_some() {
-        let budget = Budget::new(64 << 20);
-        let accounts: Vec<_> = (0..5).map(|_| Account::of(&budget, 1 << 20)).collect();
-        let fill = |one: &Arc<Account>| one.charge(one.room()).expect("its part");
-        let parts: Vec<_> = accounts.iter().map(fill).collect();
-        let mib: Vec<_> = parts.iter().map(|part| part.bytes() >> 20).collect();
-        assert_eq!(mib, [16, 12, 9, 6, 5], "each a quarter of what was left");
-        assert!(accounts.iter().all(|one| !one.allows(1 << 20)), "nobody gets more when others come");
-        assert!(!budget.take_shortage(), "they keep more than one call needs");
-        let newcomer = Account::of(&budget, 12 << 20);
-        drop(newcomer.charge(12 << 20).expect("one call"));
-        drop(parts);
-        assert_eq!(accounts[0].room(), 16 << 20);
-    }
-
-    #[test]
-    fn a_call_that_finds_no_room_is_told_of() {
-        let budget = Budget::new(64 << 20);
-        let (one, other) = (Account::of(&budget, 8 << 20), Account::of(&budget, 8 << 20));
-        let full = other.charge_anyway(60 << 20);
-        assert!(!other.allows(0) && !budget.take_shortage(), "who keeps much is refused for that");
-        assert!(one.charge(8 << 20).is_none());
-        assert!(budget.take_shortage() && !budget.take_shortage(), "once");
-        drop(full);
-        assert!(one.charge(8 << 20).is_some() && !budget.take_shortage());
-    }
-
-    #[test]
-    fn what_waits_is_told_from_what_somebody_works_with_and_from_what_goes_on() {
-        let budget = Budget::new(64 << 20);
-        let account = Account::of(&budget, 0);
-        let (mut arguments, mut reply) = (account.charge_anyway(5 << 20), account.charge_anyway(3 << 20));
-        arguments.begin_work();
-        arguments.begin_work();
-        assert_eq!((account.used() >> 20, account.idle() >> 20), (8, 3));
-        arguments.set(6 << 20);
-        reply.grow(1 << 20);
-        assert_eq!((account.idle() >> 20, account.steps()), (4, 0), "to take more is no step");
-        reply.set(2 << 20);
-        reply.note_step();
-        assert_eq!((account.idle() >> 20, account.steps()), (2, 2));
-        arguments.set(1 << 20);
-        drop(arguments);
-        assert_eq!((account.used(), account.idle(), account.steps()), (2 << 20, 2 << 20, 4));
-    }
-
-    #[test]
-    fn many_connections_together_keep_twice_the_budget_at_most() {
-        let budget = Budget::new(64 << 20);
-        let accounts: Vec<_> = (0..256).map(|_| Account::of(&budget, 1 << 20)).collect();
-        let full = accounts[0].charge_anyway(64 << 20);
-        let part = (64 << 20) / 256;
-        let kept: Vec<_> = accounts[1..].iter().map(|one| one.charge(part).expect("its part")).collect();
-        assert!(accounts[1..].iter().all(|one| one.charge(1).is_none() && one.room() == 0));
-        assert!(budget.await_room());
-        drop(Account::of(&budget, 1 << 20));
-        assert!(budget.await_room(), "the others' parts have grown");
-        let more: Vec<_> = (0..4096).map(|_| Account::of(&budget, 1 << 20)).collect();
-        assert!(more.iter().all(|one| one.room() == SMALL_CALL), "a call that is not long");
-        drop((full, kept));
-        assert_eq!(more[0].room(), 16 << 20);
-    }
-
-    #[test]
-    fn mappings_are_counted_however_short_the_messages_are() {
-        let budget = Budget::new(1 << 40);
-        let accounts: Vec<_> = (0..5).map(|_| Account::of(&budget, 1)).collect();
-        let of_one: Vec<_> = std::iter::from_fn(|| accounts[0].charge_mapped(1, 1)).collect();
-        assert_eq!(of_one.len(), MOST_MAPPED / 4);
-        let of_all = |one: &Arc<Account>| std::iter::from_fn(|| one.charge_mapped(1, 1)).collect::<Vec<_>>();
-        let others: Vec<_> = accounts[1..4].iter().map(of_all).collect();
-        let little = of_all(&accounts[4]);
-        assert_eq!(little.len(), ALWAYS_MAPPED, "there is always a little");
-        assert!(budget.await_room() && accounts[4].charge_mapped(1, 1).is_none());
-        assert!(!budget.await_room(), "a refusal frees nothing, and wakes nobody");
-        assert!(accounts[0].charge_mapped(1, 0).is_some(), "a message without mappings");
-        drop((of_one, others, little));
-        assert_eq!((budget.mapped.load(Ordering::Relaxed), budget.used()), (0, 0));
-        assert!(budget.await_room(), "it was freed");
-    }
-
-    #[test]
-    fn unfinished_messages_are_told_from_those_that_somebody_works_on() {
-        let budget = Budget::new(64 << 20);
-        let (one, other) = (Account::of(&budget, 21 << 20), Account::of(&budget, 21 << 20));
-        let mut charge = one.charge_anyway(22 << 20);
-        assert!(!one.allows(0) && !one.is_full_of_unfinished(), "those go when their handlers are over");
-        charge.set_unfinished(12 << 20);
-        assert!(one.is_full_of_unfinished());
-        let mut others = other.charge_anyway(10 << 20);
-        others.set_unfinished(10 << 20);
-        assert!(!other.is_full_of_unfinished(), "there is room for more");
-        let rest = one.charge_anyway(40 << 20);
-        assert!(!other.is_full_of_unfinished(), "others' handlers are at work");
-        charge.set_unfinished(22 << 20);
-        assert!(other.is_full_of_unfinished());
-        drop((charge, others, rest));
-        assert_eq!((budget.used(), budget.unfinished.load(Ordering::Relaxed)), (0, 0));
-    }
-
-    #[test]
-    fn a_shared_charge_takes_no_more_than_there_is() {
-        let budget = Budget::new(64 << 20);
-        let account = Account::of(&budget, 0);
-        let charge = SharedCharge::new(&account);
-        assert!(charge.add(10 << 20) && charge.add(6 << 20));
-        assert!(!charge.add(1), "a quarter is taken");
-        assert_eq!(budget.used(), 16 << 20);
-        charge.clear();
-        assert_eq!(budget.used(), 0);
-        assert!(charge.add(16 << 20));
-        drop(charge);
-        assert_eq!((budget.used(), account.room()), (0, 16 << 20));
-    }
-
-    #[test]
-    fn an_account_has_what_it_needs_at_least() {
-        let budget = Budget::new(64 << 20);
-        assert!(Account::of(&budget, 60 << 20).charge(60 << 20).is_some());
-    }
-}
+mod tests;
