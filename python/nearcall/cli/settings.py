@@ -146,6 +146,7 @@ GROUPS: Final = {
     ],
     "how it runs": [
         Setting("workers", WHOLE, "serve with so many processes; each makes its objects", "N"),
+        Setting("register", TEXTS, "be found as directory+tcp://host:port/name?key=value; repeatable", "URL"),
         Setting("grace", SECONDS, "seconds that calls have to finish at the end (default: 5)", "S"),
         Setting("spin", SPIN, "how long to spin before sleeping: auto, 0 or seconds", "S"),
         Setting("compression", TEXT, "compress what is sent over gRPC: gzip or zstd", "HOW"),
