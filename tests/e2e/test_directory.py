@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,7 +23,8 @@ from nearcall.directory import Directory, Entry, Found, MemoryDirectory
 from .fleet import Fleet
 from .ports import own_port
 from .process import ServerProcess
-from .test_balancing import wait_until
+from .test_balancing import PATIENCE, wait_until
+from .warm import ROOT
 
 FLEET = "tests.e2e.fleet:fleet"
 
@@ -139,6 +143,73 @@ def test_clients_go_on_without_the_directory_and_servers_come_back(place: Place)
         place.has("fleet", 1)
         third = place.server("fleet")
         wait_until(lambda: third.pid in {client.pid() for _ in range(4)})
+
+
+def test_a_directory_that_does_not_answer_leaves_time_for_the_servers(place: Place) -> None:
+    servers = {server.pid: server for server in (place.server("fleet"), place.server("fleet"))}
+    place.has("fleet", 2)
+    with nearcall.connect(place.name("fleet"), Fleet) as client:
+        os.kill(place.process.pid, signal.SIGSTOP)
+        servers.pop(client.pid()).kill()
+        assert client.number() == 0
+        assert client.pid() in servers
+        os.kill(place.process.pid, signal.SIGCONT)
+
+
+def test_a_wrong_entry_keeps_nobody_from_the_others(place: Place) -> None:
+    with nearcall.connect(place.url, Directory) as directory:
+        wrong: Any = directory.register(Entry("fleet", "tcp://127.0.0.1:99999"))
+        nowhere: Any = directory.register(Entry("fleet", "tcp://nobody.invalid:1"))
+        assert next(wrong).url
+        assert next(nowhere).url
+        with pytest.raises(nearcall.Unavailable, match=r"nobody\.invalid"):
+            nearcall.connect(place.name("fleet"), Fleet)
+        server = place.server("fleet")
+        place.has("fleet", 3)
+        for balancing in ("pick_first", "round_robin"):
+            with nearcall.connect(place.name("fleet"), Fleet, balancing=balancing) as client:  # type: ignore[arg-type]
+                assert client.pid() == server.pid
+
+
+def test_workers_are_one_server_and_leave_together(place: Place) -> None:
+    command = [sys.executable, "-m", "nearcall", "serve", FLEET, "tcp://127.0.0.1:0", "--workers", "2"]
+    with subprocess.Popen([*command, "--register", place.name("fleet")], cwd=ROOT) as process:
+        try:
+            place.has("fleet", 1)
+            with nearcall.connect(place.name("fleet"), Fleet) as client:
+                assert client.pid() != process.pid
+            process.terminate()
+            place.has("fleet", 0)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def test_the_command_runs_a_directory_and_registers_with_a_token(tmp_path: Path) -> None:
+    url = f"tcp://127.0.0.1:{own_port()}"
+    (tmp_path / "token").write_text("secret")
+    programs = [
+        ["directory", "serve", url, "--token-file", f"{tmp_path}/token"],
+        ["serve", FLEET, "tcp://127.0.0.1:0", "--register", f"directory+{url}/fleet"],
+    ]
+    programs[1] += ["--register-token-file", f"{tmp_path}/token"]
+    asks: nearcall.ChannelOptions = {"interceptors": [nearcall.auth.token("secret")]}
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(subprocess.Popen([sys.executable, "-m", "nearcall", *words], cwd=ROOT))
+            for words in programs
+        ]
+        try:
+            with nearcall.connect(
+                f"directory+{url}/fleet", Fleet, wait_for_ready=True, handshake_timeout=PATIENCE, directory=asks
+            ) as client:
+                assert client.pid() == running[1].pid
+            for process in running:
+                process.terminate()
+            assert [process.wait(20) for process in running] == [0, 0]
+        finally:
+            for process in running:
+                process.kill()
 
 
 def test_metadata_says_which_servers_are_meant(place: Place) -> None:
@@ -269,6 +340,7 @@ def test_what_a_peer_registers_is_bounded() -> None:
             ("a", "tcp://h:1", {"key": "x" * 5000}, "4096 is the most"),
             ("a", "tcp://h:1", {"key": "\n"}, "printable"),
             ("a", "inproc://a", {}, "no URL at which other processes"),
+            ("a", "tcp://nowhere", {}, "does not name one host and a port"),
             ("a", "http", {}, "no URL at which other processes"),
             ("a", "tcp://127.0.0.1:0", {}, "no port yet"),
         ):

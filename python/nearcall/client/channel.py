@@ -297,7 +297,8 @@ class Channel(ChannelBase, ForThreads):
             with self._waiting():
                 self._connection.connect()
         except BaseException:
-            self.close()
+            self._connection.close()
+            self._resolve_no_more()
             raise
 
     def _opened(self) -> _core.Connection:

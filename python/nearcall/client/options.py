@@ -42,6 +42,10 @@ __all__ = [
 ]
 
 
+_SHARE = 0.4
+"""Of the time for connecting: how much connecting to a directory may take, and how much its answer."""
+
+
 class ChannelOptions(TypedDict, total=False):
     """The options of a channel by name, for type checkers; :class:`~nearcall.Channel` says what each means.
 
@@ -108,7 +112,9 @@ def options_of_directory(url: str, alike: ChannelOptions, own: ChannelOptions | 
         "allow_groups": names_socket(place),
     }
     kept = {name: value for name, value in alike.items() if fits.get(name, True)}
-    return cast("ChannelOptions", {"timeout": alike.get("handshake_timeout"), **kept, **own})
+    # One that does not answer leaves time to connect to the servers that are known.
+    share = alike.get("handshake_timeout", 5.0) * _SHARE
+    return cast("ChannelOptions", {**kept, "handshake_timeout": share, "timeout": share, **own})
 
 
 class Settings(NamedTuple):

@@ -16,6 +16,7 @@ from .. import _core
 from ..call.context import Context, context
 from ..errors import AlreadyExists, InvalidArgument, PermissionDenied, ResourceExhausted
 from ..log import INFO, log
+from ..options.schemes import names_hosts
 from ..types.shown import shown
 from .entries import Entry, Found, answer, check_entry
 from .service import Directory
@@ -124,9 +125,11 @@ def _reachable(url: str, address: str) -> str:
     scheme = url.partition(":")[0]
     if not usable_elsewhere(url):
         raise InvalidArgument(f"{said} is no URL at which other processes reach a server")
+    if not names_hosts(url):
+        return url
     match = _HOST.fullmatch(url)
     if match is None:
-        return url
+        raise InvalidArgument(f"{said} does not name one host and a port: write {scheme}://host:port")
     seen = _ip(address.rpartition(":")[0])
     host = _ip(match[2])
     if match[3] == "0":

@@ -22,6 +22,10 @@ _SETTLED: Final = 10.0
 """Seconds after which all servers have found a directory again that was started anew."""
 
 
+_MOST: Final = 128
+"""Servers of a name that one client uses; a balanced one has a connection to each."""
+
+
 class Source(Protocol):
     """A directory, as a client asks it."""
 
@@ -133,7 +137,7 @@ class Resolver:
             self._last = []
             raise Unavailable(f"cannot find {self._url}: {shown(found.why)}")
         process = os.getpid()
-        self._last = sorted(urls, key=lambda url: hash((self._own, process, url)))
+        self._last = sorted(urls, key=lambda url: hash((self._own, process, url)))[:_MOST]
         return self._last
 
     def _usable(self, entries: list[Entry]) -> list[str]:

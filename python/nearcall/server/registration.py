@@ -86,15 +86,19 @@ class Registrations:
     Args:
         register: The option.
         urls: Where the server is to listen.
+        allow_plaintext: The server's option: for directories of which only the URL is given.
 
     Raises:
         InvalidArgument: a URL is malformed.
         ValueError: nothing can be registered there, or no other process can reach the server.
     """
 
-    def __init__(self, register: Register, urls: Sequence[str]) -> None:
+    def __init__(self, register: Register, urls: Sequence[str], allow_plaintext: bool) -> None:
         given = [register] if isinstance(register, (str, Registration)) else list(register)
-        self._asked = [each if isinstance(each, Registration) else Registration(each) for each in given]
+        self._asked = [
+            each if isinstance(each, Registration) else Registration(each, allow_plaintext=allow_plaintext)
+            for each in given
+        ]
         self._keepers: list[_Keeper] = []
         if any(each._at is None for each in self._asked) and urls and not any(map(usable_elsewhere, urls)):
             error = ValueError(f"no other process reaches a server at {', '.join(urls)}: it cannot be registered")

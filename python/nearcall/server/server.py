@@ -251,7 +251,7 @@ class Server:
             max_connection_age=check_age(max_connection_age),
             max_connection_age_grace=check_seconds("max_connection_age_grace", max_connection_age_grace),
         )
-        self._registrations = Registrations(register, self._asked)
+        self._registrations = Registrations(register, self._asked, allow_plaintext)
         self._core: _core.Server | None = None
         self._context = Context()
         """That of who has started the server. Those of its calls are copies of it."""

@@ -20,8 +20,13 @@ impl Resolver for ByPython {
             urls.map_err(|error| describe(py, &error))
         });
         let urls = said.map_err(refusal)?;
-        let parsed: Result<Vec<Url>, BadUrl> = urls.iter().map(|url| url.parse()).collect();
-        parsed.map_err(|bad| ConnectError::Options(bad.to_string()))
+        let parsed = urls.iter().map(|url| url.parse());
+        let (right, wrong): (Vec<_>, Vec<Result<Url, BadUrl>>) = parsed.partition(Result::is_ok);
+        // One wrong entry must not keep clients from the others.
+        match wrong.into_iter().find_map(Result::err) {
+            Some(bad) if right.is_empty() => Err(ConnectError::Options(bad.to_string())),
+            _ => Ok(right.into_iter().flatten().collect()),
+        }
     }
 }
 
