@@ -15,9 +15,6 @@ from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
 from ..call.proxy import Around
 from ..call.variables import current_deadline
-from ..directory.address import read_address
-from ..directory.resolver import Resolver, source_of
-from ..directory.service import Directory
 from ..errors import Cancelled, DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable
 from ..options.checked import check_url
 from ..options.schemes import is_named, speaks_grpc
@@ -38,6 +35,8 @@ from .references import Passages
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..directory.resolver import Resolver
 
 __all__ = ["Channel", "ChannelBase", "Explain", "check_service", "connect"]
 
@@ -89,6 +88,10 @@ class ChannelBase(Connected):
         )
 
     def _make_resolver(self) -> Resolver:
+        from ..directory.address import read_address  # few have a directory
+        from ..directory.resolver import Resolver, source_of
+        from ..directory.service import Directory
+
         address, options = read_address(self._url), self._settings.of_directory
         source = source_of(address.place, lambda: connect(address.place, Directory, **options))
         return Resolver(self._url, address, source)

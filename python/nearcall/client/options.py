@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from ..call.interceptors import ClientInterceptor, check_interceptors
 from ..codec.protocol import Codec
-from ..directory.address import FILE, read_address
 from ..errors import InvalidArgument
 from ..options.checked import check_flag, check_seconds, check_url, check_whole, with_option
 from ..options.common import (
@@ -95,6 +94,8 @@ def options_of_directory(url: str, alike: ChannelOptions, own: ChannelOptions | 
         if own is not None:
             raise with_option(ValueError(f"directory is for {NAMED} URLs, and {url} is none"), "directory")
         return {}
+    from ..directory.address import FILE, read_address  # few have a directory
+
     place = read_address(url).place
     if own is None:
         own = {}

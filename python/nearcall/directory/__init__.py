@@ -11,8 +11,18 @@ It is an ordinary service, which any server can serve beside others::
 To look around in it, connect with its class, :class:`Directory`. ``docs/guide/directory.md`` says more.
 """
 
-from .entries import Entry, Found
-from .memory import MemoryDirectory
-from .service import Directory
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .entries import Entry, Found
+    from .memory import MemoryDirectory
+    from .service import Directory
+else:
+    from ..lazy import lazily
+
+    # A directory needs asyncio, which who asks one does without.
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {"entries": ["Entry", "Found"], "memory": ["MemoryDirectory"], "service": ["Directory"]},
+    )
 
 __all__ = ["Directory", "Entry", "Found", "MemoryDirectory"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidArgument
 from ..options.schemes import NAMED, names_hosts
@@ -44,6 +43,8 @@ def read_address(url: str) -> Address:
 
     def wrong(why: str) -> InvalidArgument:
         return InvalidArgument(f"cannot use the URL {shown(repr(url), 300)}: {why}; write {_FORM}")
+
+    from urllib.parse import parse_qsl, unquote  # few have a directory
 
     if not url.startswith(NAMED):
         raise wrong("it names nothing in a directory")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -102,6 +101,8 @@ def answer(entries: Iterable[Entry], name: str, metadata: Mapping[str, str], age
 
 
 def _meant(name: str, known: list[Entry]) -> str:
+    import difflib  # only on the way to an error
+
     names = list(dict.fromkeys(entry.name for entry in islice(known, _MOST_COMPARED)))
     close = difflib.get_close_matches(name, names, n=3)
     if close:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
-import re
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
-from .. import _core
 from ..call.context import Context, context
-from ..errors import AlreadyExists, InvalidArgument, PermissionDenied, ResourceExhausted
+from ..errors import AlreadyExists, PermissionDenied, ResourceExhausted
 from ..log import INFO, log
-from ..options.schemes import names_hosts
-from ..types.shown import shown
 from .entries import Entry, Found, answer, check_entry
+from .reachable import reachable
 from .service import Directory
 
-__all__ = ["MemoryDirectory", "usable_elsewhere"]
-
-_ONE_PROCESS: Final = ("inproc", "fd", "stdio")
-"""Schemes of URLs that mean nothing to other processes."""
-_HOST = re.compile(r"([a-z+]+)://(\[[^\]]+\]|[^/:,\[\]]+):(\d+)")
+__all__ = ["MemoryDirectory"]
 
 
 class _Kept(NamedTuple):
@@ -65,7 +57,7 @@ class MemoryDirectory(Directory):
         """Enters a server."""
         check_entry(entry)
         caller = context()
-        entry = msgspec.structs.replace(entry, url=_reachable(entry.url, str(caller.peer.get("address", ""))))
+        entry = msgspec.structs.replace(entry, url=reachable(entry.url, str(caller.peer.get("address", ""))))
         size = check_entry(entry)
         if self._may_register is not None and not self._may_register(caller, entry):
             raise PermissionDenied(f"this caller may not register '{entry.name}' at {entry.url}")
@@ -103,58 +95,3 @@ class MemoryDirectory(Directory):
                     f"'{entry.name}' is registered at {other.entry.url}, and "
                     f"{'is to be' if exclusive else 'was'} registered there alone: take another name, or end that one"
                 )
-
-
-def usable_elsewhere(url: str) -> bool:
-    """Whether other processes may reach a server at a URL."""
-    scheme = url.partition(":")[0]
-    return scheme in _core.SCHEMES and "://" in url and scheme not in _ONE_PROCESS
-
-
-def _reachable(url: str, address: str) -> str:
-    """The URL at which others reach a server.
-
-    Args:
-        url: As the server has given it.
-        address: Where the server is seen, host and port; empty on this machine.
-
-    Raises:
-        InvalidArgument: there is none.
-    """
-    said = shown(url, 200)
-    scheme = url.partition(":")[0]
-    if not usable_elsewhere(url):
-        raise InvalidArgument(f"{said} is no URL at which other processes reach a server")
-    if not names_hosts(url):
-        return url
-    match = _HOST.fullmatch(url)
-    if match is None:
-        raise InvalidArgument(f"{said} does not name one host and a port: write {scheme}://host:port")
-    seen = _ip(address.rpartition(":")[0])
-    host = _ip(match[2])
-    if match[3] == "0":
-        raise InvalidArgument(f"{said} has no port yet: register the URL that the server got")
-    if host is not None and host.is_unspecified:
-        if seen is None:
-            raise InvalidArgument(
-                f"{said} stands for all addresses of its machine, and the directory cannot tell which others reach: "
-                "say it with Registration(..., at=URL)"
-            )
-        text = f"[{seen}]" if seen.version == 6 else str(seen)
-        return f"{scheme}://{text}:{match[3]}"
-    is_here = match[2] == "localhost" or (host is not None and host.is_loopback)
-    if is_here and seen is not None and not seen.is_loopback:
-        raise InvalidArgument(
-            f"{said} can be reached from its own machine only, and the directory is elsewhere: serve at an address "
-            "of the network, or say one with Registration(..., at=URL)"
-        )
-    return url
-
-
-def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        found = ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        return None
-    mapped = cast("ipaddress.IPv4Address | None", getattr(found, "ipv4_mapped", None))
-    return mapped or found

@@ -7,12 +7,6 @@ from collections.abc import Sequence
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..client.channel import connect
-from ..client.options import check_options
-from ..directory.address import FILE, read_address
-from ..directory.entries import Entry, check_entry
-from ..directory.memory import usable_elsewhere
-from ..directory.service import Directory
 from ..errors import InvalidArgument, RpcError, Unavailable
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_flag, with_option
@@ -22,6 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..client.options import ChannelOptions
+    from ..directory import Entry
 
 __all__ = ["Register", "Registration", "Registrations"]
 
@@ -50,6 +45,11 @@ class Registration:
     def __init__(
         self, url: str, *, at: str | None = None, exclusive: bool = False, **options: Unpack[ChannelOptions]
     ) -> None:
+        from ..client.options import check_options  # few register
+        from ..directory import Entry
+        from ..directory.address import FILE, read_address
+        from ..directory.entries import check_entry
+
         address = read_address(url)
         if address.place.startswith(FILE):
             raise with_option(
@@ -70,7 +70,16 @@ class Registration:
     def __repr__(self) -> str:
         return f"Registration({self._shown!r})"
 
+    def _is_for(self, urls: Sequence[str]) -> bool:
+        """Whether a server at these URLs can be registered."""
+        from ..directory.reachable import usable_elsewhere
+
+        return self._at is not None or any(map(usable_elsewhere, urls))
+
     def _keepers(self, urls: list[str]) -> list[_Keeper]:
+        from ..directory import Entry
+        from ..directory.reachable import usable_elsewhere
+
         at = self._at or next(filter(usable_elsewhere, urls))
         entry = Entry(self._address.name, at, self._address.metadata)
         return [_Keeper(place, entry, self._exclusive, self._options) for place in self._address.places]
@@ -100,7 +109,7 @@ class Registrations:
             for each in given
         ]
         self._keepers: list[_Keeper] = []
-        if any(each._at is None for each in self._asked) and urls and not any(map(usable_elsewhere, urls)):
+        if urls and not all(each._is_for(urls) for each in self._asked):
             error = ValueError(f"no other process reaches a server at {', '.join(urls)}: it cannot be registered")
             raise with_option(error, "register")
 
@@ -146,6 +155,9 @@ class _Keeper:
             pause = min(pause * 2, _LONGEST)
 
     def _register(self) -> Any:
+        from ..client.channel import connect
+        from ..directory import Directory
+
         client = connect(self._place, Directory, **self._options)
         with self._lock:
             self._client = client
