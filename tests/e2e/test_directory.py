@@ -172,7 +172,16 @@ def test_a_wrong_entry_keeps_nobody_from_the_others(place: Place) -> None:
 
 
 def test_workers_are_one_server_and_leave_together(place: Place) -> None:
-    command = [sys.executable, "-m", "nearcall", "serve", FLEET, "tcp://127.0.0.1:0", "--workers", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "nearcall",
+        "serve",
+        "tests.e2e.fleet:Fleet",
+        "tcp://127.0.0.1:0",
+        "--workers",
+        "2",
+    ]
     with subprocess.Popen([*command, "--register", place.name("fleet")], cwd=ROOT) as process:
         try:
             place.has("fleet", 1)
@@ -190,7 +199,7 @@ def test_the_command_runs_a_directory_and_registers_with_a_token(tmp_path: Path)
     (tmp_path / "token").write_text("secret")
     programs = [
         ["directory", "serve", url, "--token-file", f"{tmp_path}/token"],
-        ["serve", FLEET, "tcp://127.0.0.1:0", "--register", f"directory+{url}/fleet"],
+        ["serve", "tests.e2e.fleet:Fleet", "tcp://127.0.0.1:0", "--register", f"directory+{url}/fleet"],
     ]
     programs[1] += ["--register-token-file", f"{tmp_path}/token"]
     asks: nearcall.ChannelOptions = {"interceptors": [nearcall.auth.token("secret")]}
