@@ -171,6 +171,18 @@ def test_a_wrong_entry_keeps_nobody_from_the_others(place: Place) -> None:
                 assert client.pid() == server.pid
 
 
+def test_servers_register_in_each_directory_of_a_list(place: Place) -> None:
+    other = Place(place._stack)
+    hosts = ",".join(each.url.removeprefix("tcp://") for each in (place, other))
+    name = f"directory+tcp://{hosts}/fleet"
+    server = place._stack.enter_context(ServerProcess("tcp://127.0.0.1:0", services=FLEET, register=name))
+    for each in (place, other):
+        each.has("fleet", 1)
+    place.process.kill()
+    with nearcall.connect(name, Fleet) as client:
+        assert client.pid() == server.pid
+
+
 def test_workers_are_one_server_and_leave_together(place: Place) -> None:
     command = [
         sys.executable,

@@ -16,7 +16,7 @@ struct ByPython(Py<PyAny>);
 impl Resolver for ByPython {
     fn resolve(&self) -> Result<Vec<Url>, ConnectError> {
         let said = attach(|py| {
-            let urls = self.0.bind(py).run([]).and_then(|urls| Ok(urls.extract::<Vec<String>>()?));
+            let urls = self.0.bind(py).run([]).and_then(|urls| urls.extract::<Vec<String>>());
             urls.map_err(|error| describe(py, &error))
         });
         let urls = said.map_err(refusal)?;
