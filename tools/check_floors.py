@@ -61,7 +61,7 @@ ROOMS: list[set[str]] = [
     {"log", "options", "codec"},
     {"service", "sandbox"},
     {"call"},
-    {"auth", "health", "introspection", "observe", "reflection"},
+    {"auth", "directory", "health", "introspection", "observe", "reflection"},
     {"references"},
     {"loops"},
     {"client"},

@@ -31,6 +31,7 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **Other systems:** `nearcall.grpcio` for what was written for grpcio, `nearcall.health` for probes, `nearcall.observe`
   for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows; `ProtobufAny` for
   messages of any type, `ValueCodec` for an encoding of your own.
+- **Find servers by name:** `nearcall.directory`, and `Registration` for servers.
 - **Messages by type:** `nearcall.route` sends them to whom a table says.
 - **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
@@ -42,7 +43,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's, which takes longer 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from . import aio, auth, grpcio, health, introspection, observe, plugin, route
+    from . import aio, auth, directory, grpcio, health, introspection, observe, plugin, route
     from .call.buffers import buffer, empty
     from .call.compression import compression
     from .call.context import Context, context
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from .options.nats import NATS
     from .options.tls import TLS
     from .references.reference import release
+    from .server.registration import Registration
     from .server.serve import serve
     from .server.server import Server
     from .server.subscription import Subscription
@@ -150,6 +152,7 @@ else:
             "options.nats": ["NATS"],
             "options.tls": ["TLS"],
             "references.reference": ["release"],
+            "server.registration": ["Registration"],
             "server.serve": ["serve"],
             "server.server": ["Server"],
             "server.subscription": ["Subscription"],
@@ -163,7 +166,7 @@ else:
             "types.registered": ["register_type"],
             "types.streams": ["Stream"],
         },
-        modules=["aio", "auth", "grpcio", "health", "introspection", "observe", "plugin", "route"],
+        modules=["aio", "auth", "directory", "grpcio", "health", "introspection", "observe", "plugin", "route"],
     )
 
 __version__ = _core.VERSION
@@ -209,6 +212,7 @@ __all__ = [
     "PermissionDenied",
     "Proceed",
     "ProtobufAny",
+    "Registration",
     "ResourceExhausted",
     "Retry",
     "RpcError",
@@ -238,6 +242,7 @@ __all__ = [
     "connect",
     "context",
     "depends",
+    "directory",
     "empty",
     "field",
     "grpcio",

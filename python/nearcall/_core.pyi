@@ -548,6 +548,7 @@ class Connection(Calls):
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
         make_passage: Callable[[References], object],
+        resolve: Callable[[], list[str]] | None = None,
         explain: Callable[[str, bool], str | None] | None = None,
         shown: str | None = None,
         by_item: bool = False,
@@ -567,6 +568,8 @@ class Connection(Calls):
 
         ``make_passage`` makes the object that is ``References.held`` for a connection.
 
+        ``resolve`` returns the URLs of the servers that there are now, for a URL that is only a name. It is called in
+        any thread, may take any time, and raises if there is none.
         ``explain`` is called with the reason why there is no server, and whether that is because this was closed; it
         returns the text that users read in its place, or ``None``.
         ``shown`` is how errors name the server, if not by its URL.

@@ -385,3 +385,24 @@ class Till:
 def carried() -> None:
     with nearcall.connect("shm://till", Till) as till:
         assert_type(till.change(Money("1"), 3), list[Money])
+
+
+def may_register(context: nearcall.Context, entry: nearcall.directory.Entry) -> bool:
+    return entry.metadata.get("zone") == "eu" and bool(context.peer)
+
+
+def by_name() -> None:
+    directory = nearcall.directory.MemoryDirectory(may_register=may_register, max_entries=100, max_bytes=1 << 20)
+    token: nearcall.ChannelOptions = {"interceptors": [nearcall.auth.token("secret")]}
+    name = "directory+tcp://127.0.0.1:7100/samples?zone=eu"
+    registration = nearcall.Registration(name, at="tcp://10.0.0.1:7000", exclusive=True, **token)
+    with (
+        nearcall.Server(directory, "tcp://127.0.0.1:7100"),
+        nearcall.Server(Samples(), "tcp://127.0.0.1:0", register=[registration, name]),
+        nearcall.connect(name, Samples, directory=token, balancing="round_robin") as samples,
+        nearcall.connect("tcp://127.0.0.1:7100", nearcall.directory.Directory) as names,
+    ):
+        assert_type(samples.last(), Sample)
+        found = names.lookup("samples", {"zone": "eu"})
+        assert_type(found, nearcall.directory.Found)
+        assert_type([entry.url for entry in found.entries], list[str])

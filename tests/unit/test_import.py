@@ -74,7 +74,7 @@ except AttributeError as error:
     assert run(code) == "module 'nearcall' has no attribute 'conect'\n"
 
 
-@pytest.mark.parametrize("package", ["nearcall", "nearcall.plugin", "nearcall.sandbox"])
+@pytest.mark.parametrize("package", ["nearcall", "nearcall.directory", "nearcall.plugin", "nearcall.sandbox"])
 def test_type_checkers_see_what_is_imported_later(package: str) -> None:
     """A package's table, what type checkers read in its place, and its ``__all__`` say the same."""
     module = importlib.import_module(package)
@@ -97,14 +97,14 @@ def test_type_checkers_see_what_is_imported_later(package: str) -> None:
         getattr(module, name)
 
 
-@pytest.mark.parametrize("package", ["nearcall", "nearcall.plugin", "nearcall.sandbox"])
+@pytest.mark.parametrize("package", ["nearcall", "nearcall.directory", "nearcall.plugin", "nearcall.sandbox"])
 def test_no_module_takes_the_place_of_a_name(package: str) -> None:
     """Importing a module below a package sets its name there, whatever the package's table says."""
     code = f"""
 import importlib, pkgutil, types
 package = importlib.import_module({package!r})
 below = [each.name for each in pkgutil.iter_modules(package.__path__)]
-meant = {{"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin", "route"}}
+meant = {{"aio", "auth", "directory", "grpcio", "health", "introspection", "observe", "plugin", "route"}}
 for name in {{*below}} & {{*package.__all__}} - meant:
     importlib.import_module(f"{{package.__name__}}.{{name}}")
     assert not isinstance(getattr(package, name), types.ModuleType), name

@@ -185,5 +185,6 @@ def test_every_option_of_a_server_is_a_setting() -> None:
     del options["services_and_urls"], options["overrides"], options["tls"], options["nats"], options["sockets"]
     of_serve = {"services", "urls", "workers", "grace", "tls_cert", "tls_key", "tls_client_ca", "token_file"}
     of_serve |= {"nats_credentials", "nats_ca"}
+    of_serve |= {"register_token_file", "register_ca"}
     of_serve |= {"log_level", "access_log"}
     assert {setting.name for setting in SETTINGS} == options.keys() | of_serve

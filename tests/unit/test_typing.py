@@ -39,6 +39,7 @@ def test_every_public_name_is_looked_at() -> None:
     assert [name for name in nearcall.__all__ if name not in attributes] == []
     rooms = [
         nearcall.aio,
+        nearcall.directory,
         nearcall.observe,
         nearcall.health,
         nearcall.introspection,

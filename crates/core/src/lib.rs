@@ -26,7 +26,8 @@ pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, BufferPool, Charge, Codec, Compress, ConnectError, Credentials, DevCerts,
     Encoding, Incoming, Lease, LinkError, Listener, Login, Messages, MethodPath, Options, Origins, Outgoing,
-    PassedSockets, Path, Paths, Payload, Peer, Pem, Proof, Proxy, TRANSPORTS, Url, dev_certs, named_servers,
+    PassedSockets, Path, Paths, Payload, Peer, Pem, Proof, Proxy, Resolver, TRANSPORTS, Url, dev_certs, named_servers,
+    resolved,
 };
 pub use nearcall_wire::{
     Effort, Failure, FrameHead, Hashed, KeyType, Keys, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch,

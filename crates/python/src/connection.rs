@@ -28,6 +28,7 @@ use crate::gil::interpreter::{attach, detach};
 use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, seconds, trust};
 use crate::options::login::Login;
 use crate::options::peer::peer;
+use crate::options::resolver::resolved_by;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
 
@@ -46,6 +47,8 @@ impl Connection {
     /// `on_change` is called with the description of a later server that describes itself differently; it gives the
     /// methods their successors, or raises. `on_drop` is called now and then with the numbers of one-way calls that
     /// were dropped. `make_passage` makes the object that is kept with a connection, from the connection's references.
+    /// `resolve` returns the URLs of the servers there are now, in any thread, for a URL that is only a name; it may take any
+    /// time, and raises if there is none.
     /// `explain` is called with the reason why there is no server, and whether that is because the connection was closed;
     /// it returns the text that users read instead, or `None`.
     /// `shown` is how errors name the server, if not by its URL. `timeout` limits each call, also one with streams; with
@@ -56,7 +59,7 @@ impl Connection {
         clippy::fn_params_excessive_bools,
         reason = "they are keyword arguments in Python"
     )]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, nats, allow_users, allow_groups, timeout, wait_for_ready, balancing, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, nats, allow_users, allow_groups, timeout, wait_for_ready, balancing, proxy, oneway, on_drop, on_change, make_passage, resolve=None, explain=None, shown=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -80,11 +83,15 @@ impl Connection {
         on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
         make_passage: Py<PyAny>,
+        resolve: Option<Py<PyAny>>,
         explain: Option<Py<PyAny>>,
         shown: Option<&str>,
         by_item: bool,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let mut url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
+        let mut url: Url = match resolve {
+            Some(resolve) => resolved_by(url, resolve),
+            None => url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?,
+        };
         if let Some(shown) = shown {
             url = url.shown_as(shown);
         }

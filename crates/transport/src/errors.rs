@@ -144,7 +144,7 @@ impl From<nearcall_ring::Corrupt> for LinkError {
 }
 
 /// Why a connection could not be made; written for the user.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
     /// No server is there.
     #[error("{0}")]

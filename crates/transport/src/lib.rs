@@ -15,6 +15,7 @@
 //! - `handshake/`: the protocols over sockets, which make links of them;
 //! - `nats/`: connections by way of a NATS server, which end in sockets of this process;
 //! - addresses of servers: `transports/`, one file for each scheme and a table of them, and [`Url`];
+//! - `resolved`: URLs whose servers a [`Resolver`] names;
 //! - connections: [`Dial`] and [`Listener`].
 
 mod dial;
@@ -32,6 +33,7 @@ mod nats;
 mod options;
 mod peer;
 mod places;
+mod resolved;
 mod shm;
 mod signal;
 mod stream;
@@ -62,6 +64,7 @@ pub use places::acceptor::{Acceptor, Arrived, HandsOver};
 pub use places::clients::{ConnectionPermit, is_end_of_clients};
 pub use places::opening::{Accepted, Awaits, Connected, Dialled, Greeted, Greeting};
 pub use places::place::{Bound, Dialling, Each, Finding, Found, Place, Reconnect, Speaks, Transport};
+pub use resolved::{Resolver, resolved};
 pub use signal::{Signal, WakerSlot};
 pub use tls::{Credentials, DevCerts, Pem, dev_certs};
 pub use transports::{TABLE as TRANSPORTS, durable, named_servers};

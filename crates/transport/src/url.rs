@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::frame::paths::misspelled;
 use crate::places::place::{Place, Reconnect};
@@ -47,6 +48,12 @@ impl Url {
     #[must_use]
     pub fn key(&self) -> String {
         self.place.key()
+    }
+
+    /// How long a list of the servers there is good.
+    #[must_use]
+    pub fn fresh(&self) -> Duration {
+        self.place.fresh()
     }
 
     pub(crate) fn place(&self) -> &Arc<dyn Place> {

@@ -109,6 +109,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                     self._running().remove_reader(fileno)
             self._polled.clear()
             self._connection.close(self._why_closed())
+        self._resolve_no_more()
         return Closing()
 
     async def __aenter__(self) -> Self:

@@ -1,6 +1,6 @@
 """The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
 server, profile a program's calls, compare two versions of a class, convert to and from .proto, describe a service
-as OpenAPI, make certificates, handle plugins, route messages, and complete what is typed.
+as OpenAPI, make certificates, handle plugins, keep a directory of services, route messages, and complete what is typed.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 
@@ -144,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
         check,
         completion,
         dev_certs,
+        directory,
         listing,
         openapi,
         ping,
@@ -180,6 +181,7 @@ def parser() -> argparse.ArgumentParser:
         openapi,
         dev_certs,
         plugin,
+        directory,
         route,
         completion,
     ):

@@ -84,10 +84,11 @@ def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     tls = _tls({name.removeprefix("tls_"): value for name, value in values.items() if name.startswith("tls_")})
     nats = _nats(values.get("nats_credentials"), values.get("nats_ca"))
+    registered = _registrations(values)
     other = ("services", "urls", "token_file", "interceptors", "log_level", "access_log", *FUNCTIONS)
-    spelt = ("tls_", "nats_")
+    spelt = ("tls_", "nats_", "register")
     rest = {name: value for name, value in values.items() if name not in other and not name.startswith(spelt)}
-    return tls | nats | rest
+    return tls | nats | registered | rest
 
 
 def server_functions(settings: Settings, find: Callable[[str], object]) -> Callable[[], dict[str, Any]]:
@@ -163,16 +164,34 @@ def _common(options: argparse.Namespace) -> dict[str, Any]:
     return chosen
 
 
-def _tokens(path: str) -> list[str]:
+def _tokens(path: str, flag: str = "--token-file") -> list[str]:
     try:
         with open(path, encoding="utf-8") as file:
             tokens = [line.strip() for line in file if line.strip()]
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise UsageError(f"--token-file {path} cannot be read: {why}; it is a file with one token per line") from None
+        raise UsageError(f"{flag} {path} cannot be read: {why}; it is a file with one token per line") from None
     if not tokens:
-        raise UsageError(f"--token-file {path} is empty: write a token into it, one per line")
+        raise UsageError(f"{flag} {path} is empty: write a token into it, one per line")
     return tokens
+
+
+def _registrations(values: Mapping[str, Any]) -> dict[str, Any]:
+    if "register" not in values:
+        return {}
+    from ..auth import token
+    from ..options.tls import TLS
+    from ..server.registration import Registration
+
+    options: dict[str, Any] = {"allow_plaintext": values.get("allow_plaintext", False)}
+    if "register_token_file" in values:
+        options["interceptors"] = [token(*_tokens(values["register_token_file"], "--register-token-file"))]
+    if "register_ca" in values:
+        options["tls"] = TLS(ca=values["register_ca"])
+    try:
+        return {"register": [Registration(url, **options) for url in values["register"]]}
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _tls(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,6 +146,9 @@ GROUPS: Final = {
     ],
     "how it runs": [
         Setting("workers", WHOLE, "serve with so many processes; each makes its objects", "N"),
+        Setting("register", TEXTS, "be found as directory+tcp://host:port/name?key=value; repeatable", "URL"),
+        Setting("register_token_file", PATH, "a file with the token to show to that directory", "FILE"),
+        Setting("register_ca", PATH, "authorities to trust for a directory at tls://, not the system's (PEM)", "FILE"),
         Setting("grace", SECONDS, "seconds that calls have to finish at the end (default: 5)", "S"),
         Setting("spin", SPIN, "how long to spin before sleeping: auto, 0 or seconds", "S"),
         Setting("compression", TEXT, "compress what is sent over gRPC: gzip or zstd", "HOW"),

@@ -17,7 +17,7 @@ from ..call.proxy import Around
 from ..call.variables import current_deadline
 from ..errors import Cancelled, DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable
 from ..options.checked import check_url
-from ..options.schemes import speaks_grpc
+from ..options.schemes import is_named, speaks_grpc
 from ..service.encoded import EncodedMethod, encoded_class
 from ..service.for_loops import Interface, only_for_loops
 from ..service.plan import MethodPlan
@@ -35,6 +35,8 @@ from .references import Passages
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..directory.resolver import Resolver
 
 __all__ = ["Channel", "ChannelBase", "Explain", "check_service", "connect"]
 
@@ -70,6 +72,7 @@ class ChannelBase(Connected):
         self._agreements = Agreements(self._shown, self._settings.max_values, self._settings.codec, for_loop=for_loop)
         self._passages = self._make_passages()
         self._for_loop = for_loop
+        self._resolver = self._make_resolver() if is_named(url) else None
 
     def _make_connection(self) -> _core.Connection:
         """A connection that does not connect yet."""
@@ -77,11 +80,25 @@ class ChannelBase(Connected):
             self._url,
             on_change=self._agreements.renew,
             make_passage=self._passages,
+            resolve=self._resolver,
             explain=self._explain,
             shown=None if self._shown == self._url else self._shown,
             by_item=self._by_item,
             **self._settings.of_connection,
         )
+
+    def _make_resolver(self) -> Resolver:
+        from ..directory.address import read_address  # few have a directory
+        from ..directory.resolver import Resolver, source_of
+        from ..directory.service import Directory
+
+        address, options = read_address(self._url), self._settings.of_directory
+        source = source_of(address.place, lambda: connect(address.place, Directory, **options))
+        return Resolver(self._url, address, source)
+
+    def _resolve_no_more(self) -> None:
+        if self._resolver is not None:
+            self._resolver.close()
 
     @contextmanager
     def _waiting(self) -> Generator[None, None, None]:
@@ -212,7 +229,8 @@ class Channel(ChannelBase, ForThreads):
     Args:
         url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``grpc://host:port``,
             ``http://host:port`` (Connect), ``inproc://name``, ``fd://N`` or ``stdio:``. Several hosts have
-            commas between them: ``tcp://one:7000,two:7000``.
+            commas between them: ``tcp://one:7000,two:7000``. A name in a directory of services is
+            ``directory+tcp://host:port/name?key=value``, or ``directory+file:///path/name``.
         options: The options below, by name. They count for all clients of the channel.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
         spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
@@ -260,6 +278,9 @@ class Channel(ChannelBase, ForThreads):
         allow_users: Users, by name or id, whose servers at ``unix://`` may be used, besides this process's user and
             root.
         allow_groups: Groups, by name or id, whose members' servers may be used, too.
+        directory: For ``directory+`` URLs: the options of the connection to the directory, where they differ from
+            these, such as ``{"interceptors": [nearcall.auth.token(...)]}``. Of these it has ``handshake_timeout``,
+            ``proxy``, ``allow_plaintext``, ``tls``, ``nats``, ``allow_users`` and ``allow_groups``.
 
     Raises:
         Unavailable: no server listens there; the message says whether the name was never served or its server died.
@@ -280,6 +301,7 @@ class Channel(ChannelBase, ForThreads):
                 self._connection.connect()
         except BaseException:
             self._connection.close()
+            self._resolve_no_more()
             raise
 
     def _opened(self) -> _core.Connection:
@@ -335,6 +357,7 @@ class Channel(ChannelBase, ForThreads):
 
     def close(self) -> None:  # noqa: D102 - inherited
         self._connection.close(self._why_closed())
+        self._resolve_no_more()
 
     def __enter__(self) -> Channel:
         self._check_open()

@@ -21,7 +21,7 @@ from ..options.common import (
 )
 from ..options.names import check_names
 from ..options.nats import NATS, login_of
-from ..options.schemes import speaks_http
+from ..options.schemes import NAMED, is_encrypted, is_named, names_hosts, names_socket, speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
 from .codecs import ClientCodec, check_codec
@@ -39,6 +39,10 @@ __all__ = [
     "Settings",
     "check_options",
 ]
+
+
+_SHARE = 0.4
+"""Of the time for connecting: how much connecting to a directory may take, and how much its answer."""
 
 
 class ChannelOptions(TypedDict, total=False):
@@ -70,6 +74,48 @@ class ChannelOptions(TypedDict, total=False):
     nats: NATS | None
     allow_users: Sequence[str | int]
     allow_groups: Sequence[str | int]
+    directory: ChannelOptions
+
+
+def options_of_directory(url: str, alike: ChannelOptions, own: ChannelOptions | None) -> ChannelOptions:
+    """The options of the connection to the directory that a URL names.
+
+    Args:
+        url: The channel's URL.
+        alike: The channel's own options, as far as they say how connections are made. Those that the directory's URL
+            cannot have are left out.
+        own: The option ``directory``.
+
+    Raises:
+        TypeError: ``own`` is no dict.
+        ValueError: the URL names no directory that is served.
+    """
+    if not is_named(url):
+        if own is not None:
+            raise with_option(ValueError(f"directory is for {NAMED} URLs, and {url} is none"), "directory")
+        return {}
+    from ..directory.address import FILE, read_address  # few have a directory
+
+    place = read_address(url).place
+    if own is None:
+        own = {}
+    elif not isinstance(cast(object, own), dict):
+        raise with_option(TypeError(f"directory takes a dict of options, not {own!r}"), "directory")
+    elif place.startswith(FILE):
+        raise with_option(
+            ValueError(f"directory is for directories that are served, and {place} is a file"), "directory"
+        )
+    fits = {
+        "proxy": alike.get("proxy") == "environment" or names_hosts(place),
+        "tls": is_encrypted(place),
+        "nats": place.startswith("nats"),
+        "allow_users": names_socket(place),
+        "allow_groups": names_socket(place),
+    }
+    kept = {name: value for name, value in alike.items() if fits.get(name, True)}
+    # One that does not answer leaves time to connect to the servers that are known.
+    share = alike.get("handshake_timeout", 5.0) * _SHARE
+    return cast("ChannelOptions", {**kept, "handshake_timeout": share, "timeout": share, **own})
 
 
 class Settings(NamedTuple):
@@ -87,6 +133,8 @@ class Settings(NamedTuple):
     """What holds for the calls of each method."""
     codec: Codec | None
     """What writes messages; ``None``: msgpack."""
+    of_directory: ChannelOptions
+    """For the connection to the directory that the URL names, if it is one of a name."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
@@ -141,6 +189,7 @@ def _checked(  # noqa: PLR0913 - options have names
     nats: NATS | None = None,
     allow_users: Sequence[str | int] = (),
     allow_groups: Sequence[str | int] = (),
+    directory: ChannelOptions | None = None,
 ) -> Settings:
     chain = check_interceptors(interceptors, sync)
     values = check_whole("max_values", max_values)
@@ -169,7 +218,18 @@ def _checked(  # noqa: PLR0913 - options have names
         "on_drop": drop_reporter(url),
     }
     usual = MethodPolicy(of_connection["timeout"], wait_for_ready, check_retry(retry), check_hedge(hedge, retry))
-    return Settings(of_connection, values, references, chain, Policies(url, usual, config), check_codec(url, codec))
+    alike: ChannelOptions = {
+        "handshake_timeout": handshake_timeout,
+        "proxy": proxy,
+        "allow_plaintext": allow_plaintext,
+        "tls": tls,
+        "nats": nats,
+        "allow_users": allow_users,
+        "allow_groups": allow_groups,
+    }
+    of_directory = options_of_directory(url, alike, directory)
+    codec_of_all = check_codec(url, codec)
+    return Settings(of_connection, values, references, chain, Policies(url, usual, config), codec_of_all, of_directory)
 
 
 def _check_use_get(url: str, use_get: bool) -> bool:

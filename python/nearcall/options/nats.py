@@ -11,6 +11,7 @@ from .. import _core
 from ..errors import InvalidArgument
 from .checked import with_option
 from .names import with_checked_names
+from .schemes import is_named
 from .tls import TLS, client_side
 
 __all__ = ["NATS", "login_of"]
@@ -55,7 +56,7 @@ def login_of(nats: NATS | None, urls: Sequence[str]) -> _core.Login | None:
         return None
     if not isinstance(cast(object, nats), NATS):
         raise with_option(TypeError(f"nats takes nearcall.NATS(user=...), not a {type(nats).__name__}"), "nats")
-    if urls and not any(url.startswith(("nats://", "nats+tls://")) for url in urls):
+    if urls and not any(is_named(url) or url.startswith(("nats://", "nats+tls://")) for url in urls):
         raise with_option(ValueError(f"nats is for nats:// URLs, and {' and '.join(urls)} is none"), "nats")
     if (nats.user is None) != (nats.password is None):
         raise with_option(InvalidArgument("NATS(user=..., password=...) belong together: give both or neither"), "nats")

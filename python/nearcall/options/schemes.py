@@ -7,8 +7,10 @@ from typing import Final
 from .. import _core
 
 __all__ = [
+    "NAMED",
     "encrypted_like",
     "is_encrypted",
+    "is_named",
     "names_hosts",
     "names_socket",
     "speaks_grpc",
@@ -16,8 +18,17 @@ __all__ = [
     "speaks_protobuf",
 ]
 
+NAMED: Final = "directory+"
+"""How the URL of a name in a directory begins. The directory says where its servers are, by any of nearcall's own
+transports.
+"""
 _UNKNOWN: Final = ("", "nearcall", False)
 """What is said of a scheme that the core does not know, before the core refuses it."""
+
+
+def is_named(url: str) -> bool:
+    """Whether a URL is a name in a directory. Then the options of every transport may be meant."""
+    return str(url).startswith(NAMED)
 
 
 def speaks_protobuf(url: str) -> bool:
@@ -37,17 +48,17 @@ def speaks_http(url: str) -> bool:
 
 def names_hosts(url: str) -> bool:
     """Whether a URL names hosts, of which there may be several."""
-    return _said(url)[0].endswith("://host:port")
+    return is_named(url) or _said(url)[0].endswith("://host:port")
 
 
 def names_socket(url: str) -> bool:
     """Whether a URL names a Unix socket by its path."""
-    return _said(url)[0].endswith(":///path")
+    return is_named(url) or _said(url)[0].endswith(":///path")
 
 
 def is_encrypted(url: str) -> bool:
-    """Whether everything at a URL is encrypted."""
-    return _said(url)[2]
+    """Whether everything at a URL is encrypted, or may be, for the URL of a name."""
+    return is_named(url) or _said(url)[2]
 
 
 def encrypted_like(url: str) -> str:

@@ -50,6 +50,7 @@ from .listening import listen, make_listeners
 from .methods import Surroundings
 from .offered import Offered, introspection_beside, look_at_all
 from .references import ServerCatalogue
+from .registration import Register, Registrations
 from .sessions import Hook, Sessions
 from .watching import Watched
 
@@ -121,6 +122,8 @@ class Server:
         nats: For ``nats://``: who this server is to the NATS server.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        register: Names under which clients find the server, in directories of services: URLs as clients write them,
+            ``directory+tcp://host:port/name?key=value``, or a :class:`Registration`, or a list of these.
         sockets: Descriptors of listening sockets that this process was given. A URL with the address of one of them is
             served by it, and no other socket is made there.
         allow_origins: Web pages that may call at ``http://`` URLs, by where they are from, such as
@@ -178,6 +181,7 @@ class Server:
         nats: NATS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        register: Register = (),
         sockets: Sequence[int] = (),
         allow_origins: Sequence[str] = (),
         on_connect: Hook | None = None,
@@ -247,6 +251,7 @@ class Server:
             max_connection_age=check_age(max_connection_age),
             max_connection_age_grace=check_seconds("max_connection_age_grace", max_connection_age_grace),
         )
+        self._registrations = Registrations(register, self._asked, allow_plaintext)
         self._core: _core.Server | None = None
         self._context = Context()
         """That of who has started the server. Those of its calls are copies of it."""
@@ -345,6 +350,7 @@ class Server:
         _open.add(self)
         self._spawn()
         log(INFO, "serving at %s", self._where())
+        self._registrations.begin(self._urls)
         return self
 
     def _undo(self, listeners: _core.Listeners) -> None:
@@ -476,6 +482,7 @@ class Server:
         return self._finished
 
     def _stop_serving(self, core: _core.Server, grace: float) -> None:
+        self._registrations.end()
         if self.colleagues is not None:
             self.colleagues.leave()
         self._finished, cut_off = False, f"calls of more than {grace:g} s were cut off"

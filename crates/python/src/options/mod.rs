@@ -5,5 +5,6 @@ pub(crate) mod listeners;
 pub(crate) mod login;
 pub(crate) mod named;
 pub(crate) mod peer;
+pub(crate) mod resolver;
 pub(crate) mod sandbox;
 pub(crate) mod tls;

@@ -5,12 +5,16 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::acceptor::Acceptor;
 use super::opening::Dialled;
 use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
+
+/// How long an answer of the system's resolver is good: servers come and go.
+const FRESH: Duration = Duration::from_secs(30);
 
 /// The place that a URL names, or what is wrong with the URL, for the user.
 pub(crate) type Parsed = Result<Arc<dyn Place>, String>;
@@ -83,6 +87,11 @@ pub trait Place: Debug + Display + Send + Sync {
     /// list several hosts. Empty if the place itself is a server that can be dialled.
     fn servers<'a>(&'a self, _options: &'a Options, _each: Each, _pace: &'a Pace) -> Finding<'a> {
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// How long what [`Place::servers`] said is good for a client that calls all of them. The next call after that asks again.
+    fn fresh(&self) -> Duration {
+        FRESH
     }
 
     /// Tells this place from those of other servers. A name with several addresses is displayed alike for each of them.

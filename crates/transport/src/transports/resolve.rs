@@ -2,13 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
-use nearcall_platform::lock::{Condvar, Mutex};
-
 use crate::link::pace::Pace;
+use crate::places::answer::Answer;
 
 /// Finds the addresses of a name. May take any time.
 pub(super) type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
@@ -24,14 +21,7 @@ pub(super) fn system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// A lookup that has begun.
 pub(super) enum Lookup {
     Known(SocketAddr),
-    Asked(Arc<Answer>),
-}
-
-/// An answer that may not have arrived yet.
-#[derive(Default)]
-pub(super) struct Answer {
-    said: Mutex<Option<io::Result<Vec<SocketAddr>>>>,
-    came: Condvar,
+    Asked(Answer<io::Result<Vec<SocketAddr>>>),
 }
 
 impl Lookup {
@@ -39,32 +29,19 @@ impl Lookup {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(Self::Known(SocketAddr::new(address, port)));
         }
-        let answer = Arc::new(Answer::default());
-        let (asked, name) = (Arc::clone(&answer), host.to_owned());
-        // The system's resolver cannot be interrupted. If it takes too long, its thread is left to end by itself.
-        thread::Builder::new().name("nearcall-resolver".into()).spawn(move || {
-            let said = resolver(&name, port);
-            *asked.said.lock() = Some(said);
-            asked.came.notify_all();
-        })?;
-        Ok(Self::Asked(answer))
+        let name = host.to_owned();
+        Ok(Self::Asked(Answer::ask("nearcall-resolver", move || resolver(&name, port))?))
     }
 
     /// The answer, or `TimedOut` if it does not arrive until `until`.
     pub(super) async fn answer(self, until: Instant, pace: &Pace) -> io::Result<Vec<SocketAddr>> {
-        let asked = match self {
-            Self::Known(address) => return Ok(vec![address]),
-            Self::Asked(asked) => asked,
-        };
-        let answer = pace.wait_until(until, move |end| {
-            let mut said = asked.said.lock();
-            if said.is_none() {
-                asked.came.wait_for(&mut said, end.saturating_duration_since(Instant::now()));
+        match self {
+            Self::Known(address) => Ok(vec![address]),
+            Self::Asked(answer) => {
+                let addresses = answer.wait(until, pace).await;
+                Ok(in_turn(addresses.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?))
             }
-            said.take()
-        });
-        let addresses = answer.await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
-        Ok(in_turn(addresses))
+        }
     }
 }
 
@@ -93,6 +70,7 @@ mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+    use std::thread;
     use std::time::Duration;
 
     use super::*;

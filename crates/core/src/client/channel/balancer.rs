@@ -24,8 +24,6 @@ use crate::client::connection::closed;
 use crate::client::{Adopter, Connection};
 use crate::sync::{AtomicBool, Ordering};
 
-/// The next call after this time looks names up again: servers come and go.
-const FRESH: Duration = Duration::from_secs(30);
 /// The pause before names are looked up again while a known server is not connected.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -199,7 +197,10 @@ impl Balancer {
     fn is_stale(&self) -> bool {
         let progress = self.progress.get();
         // If the lock is taken, do not wait for it: a later call asks again.
-        progress.state.try_lock().is_some_and(|state| state.looked.is_none_or(|looked| looked.elapsed() >= FRESH))
+        progress
+            .state
+            .try_lock()
+            .is_some_and(|state| state.looked.is_none_or(|looked| looked.elapsed() >= self.url.fresh()))
     }
 
     /// Starts the threads that are due: one to look names up, and one for each server that is not connected.
@@ -215,7 +216,7 @@ impl Balancer {
             lost.iter().filter(|endpoint| endpoint.subchannel.failure().is_none_or(|(.., next)| now >= next)).collect();
         let (look, dial) = {
             let mut state = progress.state.lock();
-            let pause = if lost.is_empty() { FRESH } else { LOOK_AGAIN };
+            let pause = if lost.is_empty() { self.url.fresh() } else { LOOK_AGAIN };
             let look = !state.looking && state.looked.is_none_or(|looked| looked.elapsed() >= pause);
             state.looking |= look;
             let dial: Vec<_> =
