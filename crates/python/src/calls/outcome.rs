@@ -12,20 +12,6 @@ use crate::gil::greenlets::{runner, wait_elsewhere, waiting_beside};
 use crate::gil::interpreter::waiting;
 use crate::values::plan::Method;
 
-/// Waits for the next event of a call, and puts it into the place. Gives the call up if that takes too long, or a signal's
-/// handler raises.
-pub(crate) fn await_event(
-    py: Python<'_>,
-    core: &Arc<Core>,
-    id: CallId,
-    until: Option<Instant>,
-    place: &mut Option<Incoming>,
-    name: &str,
-) -> PyResult<()> {
-    let waited = next_event(py, core, id, until, place);
-    awaited(py, core, id, waited, name)
-}
-
 /// Waits for the next event of a call, and puts it into the place.
 #[inline]
 pub(crate) fn next_event(
@@ -81,7 +67,8 @@ pub(crate) fn await_credit(
     waiting_beside(py, move |go_on| core.await_credit(id, until, go_on))
 }
 
-/// What has become of a wait for an event of the call.
+/// What has become of a wait for an event of the call. Gives the call up if that took too long, or a signal's handler has
+/// raised.
 #[inline]
 pub(crate) fn awaited(
     py: Python<'_>,
@@ -97,7 +84,12 @@ pub(crate) fn awaited(
 fn no_event(py: Python<'_>, core: &Core, id: CallId, waited: PyResult<Result<(), NoEvent>>, name: &str) -> PyErr {
     let failure = match waited {
         Ok(Err(NoEvent::Ended)) => Failure::new(Failure::CANCELLED, format!("{name}: the call was given up")),
-        Ok(Err(NoEvent::Inherited)) => inherited(name),
+        Ok(Err(NoEvent::Inherited)) => {
+            let text = format!(
+                "{name}: this process was forked while the call was under way, which is its parent's: call anew"
+            );
+            Failure::new(Failure::FAILED_PRECONDITION, text)
+        }
         Ok(_) => {
             core.cancel(id);
             late(name, core.name())
@@ -108,13 +100,6 @@ fn no_event(py: Python<'_>, core: &Core, id: CallId, waited: PyResult<Result<(),
         }
     };
     raise(py, &failure)
-}
-
-/// The failure of a call that the process has which this one was forked from.
-fn inherited(name: &str) -> Failure {
-    let text =
-        format!("{name}: this process was forked while the call was under way, which is its parent's: call anew");
-    Failure::new(Failure::FAILED_PRECONDITION, text)
 }
 
 pub(crate) fn late(name: &str, url: &str) -> Failure {
