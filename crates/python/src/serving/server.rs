@@ -19,7 +19,7 @@ use pyo3::types::PyTuple;
 use crate::asyncio::waiting::Waiting;
 use crate::calls::calling::{Calling, Limits, Way};
 use crate::calls::deadline::Inherited;
-use crate::calls::when_full::WhenFull;
+use crate::calls::when_full::{Policy, WhenFull};
 use crate::gil::callback::Callback;
 use crate::gil::entered::Entered;
 use crate::gil::errors::{no_stream, raise};
@@ -122,7 +122,7 @@ impl Server {
             waiting: Arc::new(Waiting::of_server()),
             limits: Limits::default(),
             wait_for_ready: false,
-            when_full: Arc::new(WhenFull::new(py, "block", py.None())?),
+            when_full: Arc::new(WhenFull::new(Policy::Block, py.None())),
             of_callbacks: Arc::default(),
             serves: true,
             make_passage: Arc::new(make_passage),
