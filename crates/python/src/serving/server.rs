@@ -163,7 +163,7 @@ impl Server {
                 }
             })
         };
-        let mut others = Others::new();
+        let mut others = Others::default();
         loop {
             while let Some(work) = worker.try_next() {
                 self.work_on(py, &mut worker, work, &spawn);
