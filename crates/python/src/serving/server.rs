@@ -12,9 +12,9 @@ use nearcall_core::server::{
 };
 use nearcall_core::{Failure, Object, Options, Origins, Paths};
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{IntoPyObjectExt, intern};
 
 use crate::asyncio::waiting::Waiting;
 use crate::calls::calling::{Calling, Limits, Way};
@@ -115,7 +115,7 @@ impl Server {
         let grace = seconds(max_connection_age_grace);
         let age = max_connection_age.map(|limit| Age { limit: seconds(limit), grace });
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references, age };
-        let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
+        let sessions = Sessions { make: make_client, on_arrival, on_departure, departures };
         let core = Arc::new(Core::new(known, options, limits, sessions.hooks(), on_notice)?);
         let calling = Calling {
             way: Way::Nowhere,
@@ -315,11 +315,8 @@ impl Server {
     /// request, what the loop is to watch until it asks again. `may_spin`: the loop has nothing else under way.
     fn next_for_loop<'py>(&self, py: Python<'py>, runner: Py<PyAny>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.in_loop.next(py, may_spin) {
-            Ok(request) => {
-                let turn = HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin);
-                Ok(Bound::new(py, turn)?.into_any())
-            }
-            Err(watch) => Ok(Bound::new(py, watch)?.into_any()),
+            Ok(request) => HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin).into_bound_py_any(py),
+            Err(watch) => watch.into_bound_py_any(py),
         }
     }
 }
@@ -446,7 +443,8 @@ impl Server {
                 let method = served.method.clone_ref(py);
                 // The object is called for as long as the topic has the call.
                 request.target = target;
-                subscribe(py, &subscription, &method, request)
+                subscription.get().take(py, &method, Box::new(request));
+                OK
             }
             Err(error) => fail(method, &request, &describe_for(py, method, Call::new(&request, method), &error)),
         };
@@ -547,13 +545,6 @@ fn dispatch_message(py: Python<'_>, dispatch: &RouteDispatch, method: &Method, r
     let Some(message) = dispatch.take(py, &mut request.payload)? else { return Ok(()) };
     let _current = Current::enter(request, method);
     dispatch.handle(py, &message).map(drop)
-}
-
-/// Hands a call over to a topic.
-#[cold]
-fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, method: &Py<Method>, request: Box<Request>) -> u8 {
-    subscription.get().take(py, method, Box::new(request));
-    OK
 }
 
 type NativeHandlers = Vec<Arc<dyn NativeHandler>>;
