@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::calls::bound::BoundMethod;
 use crate::calls::driving::{Arguments, Call, Came, Sent};
-use crate::calls::outcome::{awaited, next_event};
+use crate::calls::outcome::{await_event, awaited, next_event};
 use crate::gil::greenlets::runner;
 use crate::gil::interpreter::{detach, is_alone, waiting};
 
@@ -89,18 +89,19 @@ impl BoundMethod {
         core: &Arc<Core>,
         call: &mut Call,
         (id, successor): &Sent,
-        mut waited: PyResult<Result<(), NoEvent>>,
+        waited: PyResult<Result<(), NoEvent>>,
         place: &mut Option<Incoming>,
     ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
+        let (until, name) = (call.driver.until(), &self.method.get().name);
+        awaited(py, core, *id, waited, name)?;
         loop {
-            awaited(py, core, *id, waited, &self.method.get().name)?;
             let event = place.as_mut().expect("there is an event");
             match self.take(py, core, successor.as_ref(), call, event)? {
                 Came::Result(value) => return Ok(Ok(value)),
                 Came::Again(again) => return Ok(Err(again)),
                 Came::More => {
                     *place = None;
-                    waited = next_event(py, core, *id, call.driver.until(), place);
+                    await_event(py, core, *id, until, place, name)?;
                 }
             }
         }

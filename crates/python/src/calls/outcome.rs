@@ -12,6 +12,20 @@ use crate::gil::greenlets::{runner, wait_elsewhere, waiting_beside};
 use crate::gil::interpreter::waiting;
 use crate::values::plan::Method;
 
+/// Waits for the next event of a call, and puts it into the place. Gives the call up if that takes too long, or a signal's
+/// handler raises.
+pub(crate) fn await_event(
+    py: Python<'_>,
+    core: &Arc<Core>,
+    id: CallId,
+    until: Option<Instant>,
+    place: &mut Option<Incoming>,
+    name: &str,
+) -> PyResult<()> {
+    let waited = next_event(py, core, id, until, place);
+    awaited(py, core, id, waited, name)
+}
+
 /// Waits for the next event of a call, and puts it into the place.
 #[inline]
 pub(crate) fn next_event(
@@ -67,8 +81,7 @@ pub(crate) fn await_credit(
     waiting_beside(py, move |go_on| core.await_credit(id, until, go_on))
 }
 
-/// What has become of a wait for an event of the call. Gives the call up if that took too long, or a signal's handler has
-/// raised.
+/// What has become of a wait for an event of the call.
 #[inline]
 pub(crate) fn awaited(
     py: Python<'_>,

@@ -443,8 +443,7 @@ impl Server {
                 let method = served.method.clone_ref(py);
                 // The object is called for as long as the topic has the call.
                 request.target = target;
-                subscription.get().take(py, &method, Box::new(request));
-                OK
+                subscribe(py, &subscription, &method, request)
             }
             Err(error) => fail(method, &request, &describe_for(py, method, Call::new(&request, method), &error)),
         };
@@ -545,6 +544,13 @@ fn dispatch_message(py: Python<'_>, dispatch: &RouteDispatch, method: &Method, r
     let Some(message) = dispatch.take(py, &mut request.payload)? else { return Ok(()) };
     let _current = Current::enter(request, method);
     dispatch.handle(py, &message).map(drop)
+}
+
+/// Hands a call over to a topic.
+#[cold]
+fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, method: &Py<Method>, request: Box<Request>) -> u8 {
+    subscription.get().take(py, method, Box::new(request));
+    OK
 }
 
 type NativeHandlers = Vec<Arc<dyn NativeHandler>>;
