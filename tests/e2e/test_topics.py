@@ -247,6 +247,16 @@ def test_who_does_not_read_is_ended_and_holds_nobody_up(start: Start) -> None:
             list(stuck)
 
 
+def test_who_must_not_miss_items_is_told_that_some_were_lost_on_their_way(start: Start) -> None:
+    feed, url = start()
+    with nearcall.connect(url, Feed) as client:
+        stream = client.numbers()
+        until(lambda: feed.topic.subscribers, "nobody came")
+        feed.topic._core.skip(1)  # as for items of another worker
+        with pytest.raises(nearcall.ResourceExhausted, match="too slow for them; listen again, or let the Topic"):
+            next(stream)
+
+
 def test_who_does_not_read_misses_the_oldest_and_is_told_how_many(start: Start) -> None:
     feed, url = start(max_buffer=100_000, when_full="drop_oldest")
     with nearcall.connect(url, Feed) as client, nearcall.metadata() as told:

@@ -20,7 +20,7 @@ use crate::calls::calling::{Calling, Limits, Way};
 use crate::calls::deadline::Surroundings;
 use crate::calls::outcome::late;
 use crate::calls::retry_budget::RetryBudget;
-use crate::calls::when_full::WhenFull;
+use crate::calls::when_full::{Policy, WhenFull};
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::greenlets::waiting_beside;
@@ -104,7 +104,7 @@ impl Connection {
         let handshake = options.handshake;
         options.proxy = proxy.map(|proxy| Arc::new(proxy_of(proxy)));
         let channel = Arc::new(Channel::new(url, options, picker_named(balancing), Box::new(agree)));
-        let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
+        let when_full = Arc::new(WhenFull::new(Policy::named(oneway), on_drop));
         let calling = Calling {
             way: Way::Channel(Arc::clone(&channel)),
             waiting: Arc::default(),
@@ -197,21 +197,13 @@ impl Connection {
     /// How many calls are under way.
     #[getter]
     fn in_flight(&self) -> usize {
-        if self.channel.is_balanced() {
-            return self.channel.connections().iter().map(|core| core.in_flight()).sum();
-        }
-        self.channel.current().map_or(0, |core| core.in_flight())
+        self.current().iter().map(|core| core.in_flight()).sum()
     }
 
     /// The descriptors that the event loop is to poll for reading besides those that it polls already: one for each current
     /// connection.
     fn watch(&self) -> PyResult<Vec<i32>> {
-        let current = if self.channel.is_balanced() {
-            self.channel.connections()
-        } else {
-            self.channel.current().into_iter().collect()
-        };
-        Ok(self.calling.waiting.watch(&current)?)
+        Ok(self.calling.waiting.watch(&self.current())?)
     }
 
     /// To be called when that descriptor is readable.
@@ -279,7 +271,7 @@ impl Connection {
             timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.limits.of_call());
         let what = || format!("a ping to {}", self.channel.url());
         let until = Surroundings::look_and_wait(py, default, what)?.until();
-        let mut core = self.ready(py, until)?;
+        let mut core = self.channel.ready(&[]).map_or_else(|| self.calling.usable(py, false, until), Ok)?;
         let (mut driver, rules) = (CallDriver::new(until), Rules { retries: None, idempotent: true, may_move: true });
         loop {
             let asked = Arc::clone(&core);
@@ -315,7 +307,7 @@ impl Connection {
         retry: Option<Retried>,
         budget: Option<&Bound<'_, RetryBudget>>,
     ) -> Calls {
-        let budget = budget.map(|budget| budget.get().budget());
+        let budget = budget.map(|budget| Arc::clone(&budget.get().0));
         let retries = retry.map(|retry| Arc::new(Retries::new(retry_policy(retry), budget)));
         let limits = Limits { own: timeout.map(seconds), ..self.calling.limits };
         Calls { calling: Calling { limits, wait_for_ready, retries, ..self.calling.clone() } }
@@ -361,10 +353,12 @@ impl Connection {
         })
     }
 
-    fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        match self.channel.ready(&[]) {
-            Some(core) => Ok(core),
-            None => self.calling.usable(py, false, until),
+    /// The connections that new calls use.
+    fn current(&self) -> Vec<Arc<Core>> {
+        if self.channel.is_balanced() {
+            self.channel.connections()
+        } else {
+            self.channel.current().into_iter().collect()
         }
     }
 }

@@ -22,91 +22,70 @@ mod _core {
     #[pymodule_export]
     use super::asyncio::handler_loop::{enter_handler_loop, leave_handler_loop, refuse_in_handler_loop};
     #[pymodule_export]
-    use super::calls::aio::{AsyncUnary, PendingCall};
-    #[pymodule_export]
-    use super::calls::bound::BoundMethod;
-    #[pymodule_export]
-    use super::calls::callees::Calls;
-    #[pymodule_export]
-    use super::calls::deadline::{note_block, set_call_variables};
-    #[pymodule_export]
-    use super::calls::oneway::Oneway;
-    #[pymodule_export]
-    use super::calls::retry_budget::RetryBudget;
-    #[pymodule_export]
-    use super::calls::started::{StartedCall, set_watch_of_started, wait_for_started};
-    #[pymodule_export]
-    use super::calls::stream::Stream;
-    #[pymodule_export]
-    use super::calls::unary::Unary;
+    use super::calls::{
+        aio::{AsyncUnary, PendingCall},
+        bound::BoundMethod,
+        callees::Calls,
+        deadline::{note_block, set_call_variables},
+        oneway::Oneway,
+        retry_budget::RetryBudget,
+        started::{StartedCall, set_watch_of_started, wait_for_started},
+        stream::Stream,
+        unary::Unary,
+    };
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]
-    use super::gil::errors::install;
+    use super::gil::{
+        errors::install,
+        greenlets::{Elsewhere, use_greenlets},
+        metadata::pushback,
+        rest::rest_in,
+    };
     #[pymodule_export]
-    use super::gil::greenlets::{Elsewhere, use_greenlets};
+    use super::options::{
+        listeners::{Listeners, die_with_starter, end_with},
+        login::Login,
+        named::named_servers,
+        sandbox::{EarlyLimits, confine, sandbox_names},
+        tls::{Tls, dev_certs},
+    };
     #[pymodule_export]
-    use super::gil::metadata::pushback;
+    use super::references::{
+        given::{References, current_references},
+        objects::ServedObject,
+    };
     #[pymodule_export]
-    use super::gil::rest::rest_in;
+    use super::routing::{
+        node::{RouteEndpoint, RouteNode, RoutePending, RouteWaiter, RouteWork, read_route_table},
+        pushed::RoutePushed,
+    };
     #[pymodule_export]
-    use super::options::listeners::{Listeners, die_with_starter, end_with};
+    use super::serving::{
+        buffer::Buffer,
+        context::{Call, EarlyEnds, LeftToDo, current_call, on_end},
+        handler_turn::HandlerTurn,
+        health::{Health, HealthMethod},
+        introspection::IntrospectionMethod,
+        loop_server::{LoopRequest, Watch},
+        request_stream::RequestStream,
+        route_codec::RouteCodec,
+        route_handlers::{RouteDispatch, RouteInbox},
+        route_message::RouteMessage,
+        server::{LoopWork, Server},
+        topic::{Subscription, Topic},
+    };
     #[pymodule_export]
-    use super::options::login::Login;
-    #[pymodule_export]
-    use super::options::named::named_servers;
-    #[pymodule_export]
-    use super::options::sandbox::{EarlyLimits, confine, sandbox_names};
-    #[pymodule_export]
-    use super::options::tls::{Tls, dev_certs};
-    #[pymodule_export]
-    use super::references::given::{References, current_references};
-    #[pymodule_export]
-    use super::references::objects::ServedObject;
-    #[pymodule_export]
-    use super::routing::node::{RouteEndpoint, RouteNode, RoutePending, RouteWaiter, RouteWork, read_route_table};
-    #[pymodule_export]
-    use super::routing::pushed::RoutePushed;
-    #[pymodule_export]
-    use super::serving::buffer::Buffer;
-    #[pymodule_export]
-    use super::serving::context::{Call, EarlyEnds, LeftToDo, current_call, on_end};
-    #[pymodule_export]
-    use super::serving::handler_turn::HandlerTurn;
-    #[pymodule_export]
-    use super::serving::health::{Health, HealthMethod};
-    #[pymodule_export]
-    use super::serving::introspection::IntrospectionMethod;
-    #[pymodule_export]
-    use super::serving::loop_server::{LoopRequest, Watch};
-    #[pymodule_export]
-    use super::serving::request_stream::RequestStream;
-    #[pymodule_export]
-    use super::serving::route_codec::RouteCodec;
-    #[pymodule_export]
-    use super::serving::route_handlers::{RouteDispatch, RouteInbox};
-    #[pymodule_export]
-    use super::serving::route_message::RouteMessage;
-    #[pymodule_export]
-    use super::serving::server::{LoopWork, Server};
-    #[pymodule_export]
-    use super::serving::topic::{Subscription, Topic};
-    #[pymodule_export]
-    use super::values::encoder::FittingEncoder;
-    #[pymodule_export]
-    use super::values::hashed::check_keys;
-    #[pymodule_export]
-    use super::values::kinds::{Attributes, all_of_kinds};
-    #[pymodule_export]
-    use super::values::native::is_native;
-    #[pymodule_export]
-    use super::values::plan::Method;
-    #[pymodule_export]
-    use super::values::protobuf::{ProtobufCodec, ProtobufMessages};
-    #[pymodule_export]
-    use super::values::sizes::memory_of;
-    #[pymodule_export]
-    use super::values::view::View;
+    use super::values::{
+        encoder::FittingEncoder,
+        hashed::check_keys,
+        kinds::{Attributes, all_of_kinds},
+        native::is_native,
+        plan::Method,
+        protobuf::{ProtobufCodec, ProtobufMessages},
+        sizes::memory_of,
+        view::View,
+    };
 
     use std::collections::HashMap;
 

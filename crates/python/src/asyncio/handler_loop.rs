@@ -16,16 +16,14 @@ thread_local! {
 
 /// The loop that belongs to the calling thread runs coroutine handlers from now on.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "only its address is kept")]
-pub(crate) fn enter_handler_loop(running: Bound<'_, PyAny>) {
+pub(crate) fn enter_handler_loop(running: &Bound<'_, PyAny>) {
     HERE.with_borrow_mut(|here| here.push(running.as_ptr().addr()));
     note(HANDLER_LOOPS);
 }
 
 /// It runs them no longer, for one server.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "only its address is kept")]
-pub(crate) fn leave_handler_loop(running: Bound<'_, PyAny>) {
+pub(crate) fn leave_handler_loop(running: &Bound<'_, PyAny>) {
     HERE.with_borrow_mut(|here| {
         if let Some(place) = here.iter().position(|at| *at == running.as_ptr().addr()) {
             here.swap_remove(place);

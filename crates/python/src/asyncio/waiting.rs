@@ -391,7 +391,10 @@ impl Waiting {
         let spins = if let (Some(watch), None) = (current.next(), current.next()) { Some(&watch.core) } else { None };
         let begun = Instant::now();
         loop {
-            let mut woken = self.deliver_all(py, &watched)?;
+            let mut woken = Woken::Nobody;
+            for Watch { core, .. } in &watched {
+                woken = woken.max(self.deliver(py, core)?);
+            }
             if woken == Woken::Nobody
                 && let Some(core) = spins
                 && !self.futures.lock().is_empty()
@@ -420,10 +423,6 @@ impl Waiting {
             }
         }
         Ok(true)
-    }
-
-    fn deliver_all(&self, py: Python<'_>, watched: &[Watch]) -> PyResult<Woken> {
-        watched.iter().try_fold(Woken::Nobody, |woken, Watch { core, .. }| Ok(self.deliver(py, core)?.max(woken)))
     }
 
     /// Runs the tasks that are to run now, each until it waits again.

@@ -1,5 +1,7 @@
 //! What the callables of methods show of themselves to people and their tools: a name, a signature, a docstring.
 
+use std::sync::Arc;
+
 use nearcall_core::seconds_left;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -43,12 +45,6 @@ impl BoundMethod {
         (self.make)(py, calling, self.method.clone_ref(py), self.for_loop)
     }
 
-    /// The method's docstring. Each class has a getter of its own, for Python gives every class a `__doc__` that hides the
-    /// base's.
-    pub(crate) fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.method.get().doc(py)
-    }
-
     /// The method's name and the place of the server, for texts.
     pub(crate) fn shown(&self) -> String {
         format!("{} at {}", self.method.get().name, self.calling.place())
@@ -64,7 +60,7 @@ impl BoundMethod {
 
     /// The same method for the copies of one call: each goes to another server, as long as there is one.
     fn for_copies(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.again(py, self.calling.for_copies())
+        self.again(py, Calling { copies: Some(Arc::default()), ..self.calling.clone() })
     }
 
     /// Seconds that a call may take which begins now; `None` if it may take any time.

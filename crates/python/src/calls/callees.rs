@@ -1,16 +1,18 @@
 //! Where calls go, as Python holds it: to what a server serves, under one policy, or to one object. It makes the callables of
 //! methods.
 
+use nearcall_core::client::Replay;
 use pyo3::prelude::*;
 
 use crate::calls::aio::AsyncUnary;
 use crate::calls::bound::BoundMethod;
 use crate::calls::calling::Calling;
 use crate::calls::deadline::Surroundings;
+use crate::calls::driving::Call;
 use crate::calls::oneway::Oneway;
-use crate::calls::opening::begin_stream;
 use crate::calls::stream::Stream;
 use crate::calls::unary::Unary;
+use crate::gil::greenlets::runner;
 use crate::values::plan::Method;
 
 /// What can be called. A connection is one, too.
@@ -46,7 +48,37 @@ impl Calls {
         arguments: &Bound<'_, PyAny>,
         for_loop: bool,
     ) -> PyResult<Stream> {
-        begin_stream(py, &self.calling, method, arguments, for_loop)
+        let calling = &self.calling;
+        let limit = calling.limits.of_stream();
+        let mut call = Call::new(if for_loop {
+            Surroundings::look(py, limit)?
+        } else {
+            Surroundings::look_and_wait(py, limit, || format!("{} at {}", method.get().name, calling.place()))?
+        });
+        let beside = !for_loop && runner(py)?.is_some();
+        let mut core = calling.connection(py, &mut call, for_loop)?;
+        loop {
+            let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
+            let encode = || method.get().encode_bound(arguments);
+            let sent = calling.send(py, &core, method.get(), &mut call, for_loop, encode, |request, expected| {
+                let is_plain = request.flags == 0 && !method.get().arguments.references();
+                // Whether the server says so if it has not begun the call, which may then go over another connection.
+                let may_be_refused = calling.may_move() && core.tells_unbegun();
+                let kept = if is_plain && may_be_refused { Replay::new(request.body) } else { None };
+                // Where other greenlets run, nothing waits for room.
+                let begun = if beside { core.begin_ahead(request, expected) } else { core.begin(request, expected) };
+                begun.map(|id| (id, kept))
+            });
+            core = match sent? {
+                Ok((id, kept)) => {
+                    calling.waiting.stirred(py)?;
+                    return Ok(Stream::new(core, calling.clone(), method, id, call, kept));
+                }
+                // An event loop connects by itself, and then begins the call again.
+                Err(again) if for_loop => return Err(method.get().raise_again(py, &again)),
+                Err(again) => calling.renewed(py, method.get(), &mut call, &again)?,
+            };
+        }
     }
 
     /// Whether no call can be made any more: the connection was closed, or that of the object is gone.

@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyString};
 
 use crate::asyncio::handler_loop;
 use crate::asyncio::waiting::Waiting;
-use crate::calls::target::Target;
+use crate::calls::target::{Target, gone};
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
@@ -110,18 +110,14 @@ impl Calling {
         Ok(Self { limits, ..self.clone() })
     }
 
-    /// The same, for the copies of one call.
-    pub(crate) fn for_copies(&self) -> Self {
-        Self { copies: Some(Arc::default()), ..self.clone() }
-    }
-
     /// The current connection, if it is usable.
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {
         match (&self.way, &self.copies) {
             (Way::Channel(channel), None) => channel.ready(&[]),
             (Way::Channel(channel), Some(copies)) => copies.ready(channel),
-            _ => self.ready_for_object(),
+            (Way::Object(target), _) => target.hold.core().filter(|core| !core.is_dead()),
+            (Way::Nowhere, _) => None,
         }
     }
 
@@ -137,13 +133,6 @@ impl Calling {
         Ok(ready)
     }
 
-    fn ready_for_object(&self) -> Option<Arc<Core>> {
-        match &self.way {
-            Way::Object(target) => target.hold.core().filter(|core| !core.is_dead()),
-            Way::Channel(_) | Way::Nowhere => None,
-        }
-    }
-
     /// The number of the called object; `None` if a service is called.
     #[inline]
     pub(crate) fn target(&self) -> Option<NonZeroU64> {
@@ -157,7 +146,7 @@ impl Calling {
     pub(crate) fn place(&self) -> String {
         match &self.way {
             Way::Channel(channel) => channel.url().to_string(),
-            Way::Object(target) => target.place().to_owned(),
+            Way::Object(target) => target.name.to_string(),
             Way::Nowhere => String::new(),
         }
     }
@@ -237,7 +226,7 @@ impl Calling {
         let patience = Patience::of_call(self.wait_for_ready, hopeful, until);
         let channel = match &self.way {
             Way::Channel(channel) => channel,
-            Way::Object(target) => return Err(raise(py, &target.gone())),
+            Way::Object(target) => return Err(raise(py, &gone(&target.name))),
             Way::Nowhere => return Err(raise(py, &Failure::new(Failure::UNAVAILABLE, "there is no connection"))),
         };
         // With such a deadline nothing waits.

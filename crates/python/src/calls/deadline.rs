@@ -190,15 +190,13 @@ fn asked_to_compress(block: &Bound<'_, PyAny>) -> PyResult<Compress> {
 }
 
 /// Makes a request's deadline the deadline of the calls that its handler makes, until this is dropped.
-pub(crate) struct Inherited<'py>(Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>);
+pub(crate) struct Inherited<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> Inherited<'py> {
     #[inline]
     pub(crate) fn enter(py: Python<'py>, until: Option<Instant>) -> PyResult<Self> {
-        let Some(until) = until else { return Ok(Self(None)) };
-        let Some(variable) = DEADLINE.get(py) else { return Ok(Self(None)) };
-        let token = inherit(variable.bind(py), until)?;
-        Ok(Self(Some((variable.bind(py).clone(), token))))
+        let token = until.zip(DEADLINE.get(py)).map(|(until, variable)| inherit(variable.bind(py), until));
+        Ok(Self(token.transpose()?))
     }
 }
 
@@ -228,9 +226,11 @@ pub(crate) fn surround(request: &Bound<'_, PyAny>, until: Option<Instant>) -> Py
 
 impl Drop for Inherited<'_> {
     fn drop(&mut self) {
-        if let Some((variable, token)) = self.0.take() {
+        if let Some(token) = &self.0
+            && let Some(variable) = DEADLINE.get(token.py())
+        {
             // The token is the variable's own and used once: this cannot fail.
-            let _ = variable.run_method(intern!(variable.py(), "reset"), [&token]);
+            let _ = variable.bind(token.py()).run_method(intern!(token.py(), "reset"), [token]);
         }
     }
 }

@@ -9,7 +9,6 @@ pub(crate) mod crossing;
 pub(crate) mod deadline;
 pub(crate) mod driving;
 pub(crate) mod oneway;
-pub(crate) mod opening;
 pub(crate) mod outcome;
 pub(crate) mod resending;
 pub(crate) mod retry_budget;

@@ -33,9 +33,10 @@ enum Wait {
 
 #[pymethods]
 impl Oneway {
+    // Here, for Python gives every class a `__doc__` that hides the base's.
     #[getter(__doc__)]
     fn doc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.as_super().get().doc(slf.py())
+        slf.as_super().get().method.get().doc(slf.py())
     }
 
     #[pyo3(signature = (*args, **kwargs))]

@@ -97,7 +97,12 @@ pub(crate) fn awaited(
 fn no_event(py: Python<'_>, core: &Core, id: CallId, waited: PyResult<Result<(), NoEvent>>, name: &str) -> PyErr {
     let failure = match waited {
         Ok(Err(NoEvent::Ended)) => Failure::new(Failure::CANCELLED, format!("{name}: the call was given up")),
-        Ok(Err(NoEvent::Inherited)) => inherited(name),
+        Ok(Err(NoEvent::Inherited)) => {
+            let text = format!(
+                "{name}: this process was forked while the call was under way, which is its parent's: call anew"
+            );
+            Failure::new(Failure::FAILED_PRECONDITION, text)
+        }
         Ok(_) => {
             core.cancel(id);
             late(name, core.name())
@@ -108,13 +113,6 @@ fn no_event(py: Python<'_>, core: &Core, id: CallId, waited: PyResult<Result<(),
         }
     };
     raise(py, &failure)
-}
-
-/// The failure of a call that the process has which this one was forked from.
-fn inherited(name: &str) -> Failure {
-    let text =
-        format!("{name}: this process was forked while the call was under way, which is its parent's: call anew");
-    Failure::new(Failure::FAILED_PRECONDITION, text)
 }
 
 pub(crate) fn late(name: &str, url: &str) -> Failure {

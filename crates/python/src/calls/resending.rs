@@ -4,7 +4,6 @@
 //! the stream wait for the task.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use nearcall_core::client::{Again, Connection as Core, NextStep};
 use nearcall_core::{Body, Incoming, Kind, Outgoing, seconds_left};
@@ -33,14 +32,6 @@ impl Stream {
             Some(end) => Err(end),
             None => Ok(leg.has_next()),
         })
-    }
-
-    /// For a sending thread, when the call is being sent again and no more items may be kept: waits a moment. Returns
-    /// whether the deadline is still ahead.
-    #[cold]
-    pub(crate) fn await_leg(&self, py: Python<'_>) -> PyResult<bool> {
-        self.route.sleep(py)?;
-        Ok(self.until.is_none_or(|until| Instant::now() < until))
     }
 
     /// Whether a call that has ended on `leg` goes on nevertheless, on another leg. `end` is its end, which the reader has
@@ -166,24 +157,8 @@ impl Stream {
         Ok(Ok(()))
     }
 
-    /// For an event loop: completes `future` when the call has been sent again. Returns whether there is anything to
-    /// wait for.
-    pub(crate) fn notify_when_sent_again(&self, py: Python<'_>, future: &Py<PyAny>) -> bool {
-        if !self.route.is_claimed() {
-            return false;
-        }
-        self.route.add_future(future.clone_ref(py));
-        true
-    }
-
     /// Wakes the futures that wait for the call to be sent again.
     pub(crate) fn wake_futures(&self, py: Python<'_>) -> PyResult<()> {
         self.route.take_futures().iter().try_for_each(|future| wake(future.bind(py)))
-    }
-
-    /// For an event loop: the call could not be sent again.
-    pub(crate) fn fail_to_send_again(&self, py: Python<'_>, failure: PyErr) -> PyResult<()> {
-        self.route.fail(failure);
-        self.wake_futures(py)
     }
 }

@@ -7,13 +7,7 @@ use pyo3::prelude::*;
 
 /// What bounds the calls that a channel sends again, or more than once, while servers fail.
 #[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct RetryBudget(Arc<Budget>);
-
-impl RetryBudget {
-    pub(crate) fn budget(&self) -> Arc<Budget> {
-        Arc::clone(&self.0)
-    }
-}
+pub(crate) struct RetryBudget(pub(crate) Arc<Budget>);
 
 #[pymethods]
 impl RetryBudget {

@@ -313,8 +313,13 @@ impl Stream {
                         return Ok(false);
                     }
                 }
-                (None, None) if this.await_leg(py)? => {}
-                (None, None) => return Ok(false),
+                // The call is being sent again, and no more items may be kept.
+                (None, None) => {
+                    this.route.sleep(py)?;
+                    if is_past(this.until) {
+                        return Ok(false);
+                    }
+                }
             }
         }
     }
@@ -363,7 +368,8 @@ impl Stream {
     /// items that wait to be read.
     #[pyo3(signature = (future, *, sender))]
     fn notify(&self, py: Python<'_>, future: Py<PyAny>, sender: bool) -> PyResult<()> {
-        if self.notify_when_sent_again(py, &future) {
+        if self.route.is_claimed() {
+            self.route.add_future(future);
             return Ok(());
         }
         let Leg { core, id, .. } = self.leg();
@@ -447,7 +453,8 @@ impl Stream {
 
     /// For an event loop that cannot send the call again: readers and senders of the stream get `failure`.
     fn fail(&self, py: Python<'_>, failure: Bound<'_, PyAny>) -> PyResult<()> {
-        self.fail_to_send_again(py, PyErr::from_value(failure))
+        self.route.fail(PyErr::from_value(failure));
+        self.wake_futures(py)
     }
 
     fn __repr__(&self) -> String {

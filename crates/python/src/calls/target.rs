@@ -30,25 +30,9 @@ pub(crate) struct Target {
     pub(crate) hold: Hold,
     pub(crate) id: NonZeroU64,
     /// The name of the peer that has the object.
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// The Python object that releases the called object when it is freed: never during a call.
-    _keeps: Py<PyAny>,
-}
-
-impl Target {
-    pub(crate) fn new(hold: Hold, id: NonZeroU64, name: Arc<str>, keeps: Py<PyAny>) -> Self {
-        Self { hold, id, name, _keeps: keeps }
-    }
-
-    /// The name of the peer that has the object, for messages.
-    pub(crate) fn place(&self) -> &str {
-        &self.name
-    }
-
-    /// The failure of a call when the connection is gone.
-    pub(crate) fn gone(&self) -> Failure {
-        gone(&self.name)
-    }
+    pub(crate) _keeps: Py<PyAny>,
 }
 
 /// The failure of anything that needs a connection that is gone.

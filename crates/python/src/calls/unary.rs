@@ -15,9 +15,10 @@ pub(crate) struct Unary;
 
 #[pymethods]
 impl Unary {
+    // Here, for Python gives every class a `__doc__` that hides the base's.
     #[getter(__doc__)]
     fn doc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.as_super().get().doc(slf.py())
+        slf.as_super().get().method.get().doc(slf.py())
     }
 
     #[pyo3(signature = (*args, **kwargs))]

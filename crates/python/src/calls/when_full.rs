@@ -7,7 +7,6 @@ use nearcall_core::lock::Mutex;
 use pyo3::prelude::*;
 
 use crate::gil::callback::Callback;
-use crate::gil::errors::invalid;
 
 /// How often dropped calls are reported, at most.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -18,6 +17,17 @@ pub(crate) enum Policy {
     Block,
     Error,
     Drop,
+}
+
+impl Policy {
+    /// The policy of that name, which Python has checked.
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "error" => Self::Error,
+            "drop" => Self::Drop,
+            _ => Self::Block,
+        }
+    }
 }
 
 /// The policy of a client, and the calls that it has dropped.
@@ -39,17 +49,8 @@ struct Drops {
 }
 
 impl WhenFull {
-    pub(crate) fn new(py: Python<'_>, policy: &str, on_drop: Py<PyAny>) -> PyResult<Self> {
-        let policy = match policy {
-            "block" => Policy::Block,
-            "error" => Policy::Error,
-            "drop" => Policy::Drop,
-            other => {
-                let what = format!("oneway must be \"block\", \"error\" or \"drop\", not {other:?}");
-                return Err(invalid(py, what));
-            }
-        };
-        Ok(Self { policy, on_drop, drops: Mutex::default() })
+    pub(crate) fn new(policy: Policy, on_drop: Py<PyAny>) -> Self {
+        Self { policy, on_drop, drops: Mutex::default() }
     }
 
     pub(crate) fn dropped(&self) -> HashMap<String, u64> {
@@ -61,12 +62,7 @@ impl WhenFull {
     pub(crate) fn count(&self, py: Python<'_>, method: &str) -> PyResult<()> {
         {
             let mut drops = self.drops.lock();
-            match drops.by_method.get_mut(method) {
-                Some(number) => *number += 1,
-                None => {
-                    drops.by_method.insert(method.to_owned(), 1);
-                }
-            }
+            *drops.by_method.entry(method.to_owned()).or_default() += 1;
             drops.unreported = true;
             if drops.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY) {
                 return Ok(());

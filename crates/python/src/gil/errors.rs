@@ -76,15 +76,10 @@ fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure, trailing: Opt
         into.copy_from_slice(&failure.details);
         Ok(())
     });
-    let details = match details {
-        Ok(details) => details,
-        Err(error) => return error,
-    };
     let trailing = trailing.map(|trailing| metadata_to(py, trailing));
-    match make.bind(py).run_with((failure.code, failure.message.as_str(), details, trailing)) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(error) => error,
-    }
+    let made =
+        details.and_then(|details| make.bind(py).run_with((failure.code, failure.message.as_str(), details, trailing)));
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// The failure that an exception stands for.

@@ -56,16 +56,8 @@ pub(crate) fn waiting<R: Send>(py: Python<'_>, wait: impl FnOnce(&mut dyn FnMut(
 
 /// Whether no other thread can want the interpreter now: it has no other thread, and the process no other interpreter.
 #[inline]
-#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
 pub(crate) fn is_alone(py: Python<'_>) -> bool {
-    // SAFETY: attached, so this thread's state and interpreter stay. The pointer to the first thread is only compared: a
-    // thread that is just being added is that first one.
-    let is_only_thread = unsafe {
-        let own = ffi::PyThreadState_Get();
-        ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get()) == own
-            && ffi::PyThreadState_Next(own).is_null()
-    };
-    is_only_thread && is_only_interpreter(py)
+    threads(py, 2) == 1 && is_only_interpreter(py)
 }
 
 /// Whether the process has no other interpreter.
@@ -90,6 +82,7 @@ pub(crate) fn newest_thread(_py: Python<'_>) -> i64 {
 }
 
 /// How many threads the interpreter has, with the calling one. Does not count beyond `most`.
+#[inline]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
 pub(crate) fn threads(_py: Python<'_>, most: u64) -> u64 {
     let mut count = 0;

@@ -27,7 +27,7 @@ pub(crate) fn rest_in<'py>(wait: &Bound<'py, PyAny>, timeout: Option<f64>) -> Py
 }
 
 /// What a thread knows of the other threads of its interpreter.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Others {
     /// When they were counted: how many rested, and which was the newest. The newest is the first of the interpreter's list,
     /// and the numbers of threads are never used again.
@@ -39,10 +39,6 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    pub(crate) fn new() -> Self {
-        Self { seen: None, rest: false, kept: 0 }
-    }
-
     /// Whether the calling thread may keep the interpreter for some microseconds: all others rest, the process has no other
     /// interpreter, and it was not kept too often in a row.
     #[inline]

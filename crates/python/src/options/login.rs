@@ -14,17 +14,16 @@ pub(crate) struct Login(pub(crate) nearcall_core::Login);
 impl Login {
     /// `proof` is the name of one kind, with its values, or nothing.
     #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "Python's list is copied as it comes in")]
     #[pyo3(signature = (proof, *, tls, inbox))]
     fn new(py: Python<'_>, proof: Vec<String>, tls: Option<Py<Tls>>, inbox: String) -> PyResult<Self> {
-        let proof = match <[String; 3]>::try_from(proof) {
-            Ok([_, user, password]) => Proof::Password(user, password),
-            Err(proof) => match <[String; 2]>::try_from(proof) {
-                Ok([kind, token]) if kind == "token" => Proof::Token(token),
-                Ok([kind, seed]) if kind == "nkey" => Proof::Nkey(seed),
-                Ok([kind, text]) if kind == "credentials" => Proof::Credentials(text),
-                Err(proof) if proof.is_empty() => Proof::Nothing,
-                _ => return Err(invalid(py, "NATS knows no such proof".into())),
-            },
+        let proof = match proof.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Proof::Nothing,
+            ["password", user, password] => Proof::Password(user.into(), password.into()),
+            ["token", token] => Proof::Token(token.into()),
+            ["nkey", seed] => Proof::Nkey(seed.into()),
+            ["credentials", text] => Proof::Credentials(text.into()),
+            _ => return Err(invalid(py, "NATS knows no such proof".into())),
         };
         let tls = tls.map(|tls| tls.get().0.clone());
         Ok(Self(nearcall_core::Login { proof, tls, inbox }))

@@ -1,6 +1,5 @@
 //! Objects that cross a connection by reference. Their calls go over the same connection, in either direction.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -104,7 +103,7 @@ impl References {
     fn target(&self, py: Python<'_>, id: u64, keeps: Py<PyAny>) -> PyResult<Calls> {
         let unknown = || raise(py, &Failure::new(Failure::INVALID_ARGUMENT, "0 is the number of no object"));
         let id = NonZeroU64::new(id).ok_or_else(unknown)?;
-        let target = Target::new(self.hold.clone(), id, Arc::clone(&self.attached.name), keeps);
+        let target = Target { hold: self.hold.clone(), id, name: Arc::clone(&self.attached.name), _keeps: keeps };
         Ok(Calls { calling: Calling { way: Way::Object(Arc::new(target)), ..self.attached.calling.clone() } })
     }
 
@@ -112,10 +111,8 @@ impl References {
         other.cast::<Self>().is_ok_and(|other| Arc::ptr_eq(&self.attached, &other.get().attached))
     }
 
-    fn __hash__(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        Arc::as_ptr(&self.attached).hash(&mut hasher);
-        hasher.finish()
+    fn __hash__(&self) -> usize {
+        Arc::as_ptr(&self.attached).addr()
     }
 
     fn __repr__(&self) -> String {

@@ -52,8 +52,7 @@ impl ServedObject {
     /// Each method is found by its own number. Its handler is called with the object, then every parameter by position.
     #[new]
     fn new(methods: Vec<(Py<Method>, Py<PyAny>)>) -> Self {
-        let kinds: Vec<_> = methods.iter().map(|(method, _)| method.get()).collect();
-        let kinds: Vec<_> = kinds.iter().map(|method| (method.number, method.routing())).collect();
+        let kinds: Vec<_> = methods.iter().map(|(method, _)| (method.get().number, method.get().routing())).collect();
         let first = kinds.iter().map(|(number, _)| *number).min().unwrap_or(0);
         let mut served = Vec::new();
         for (method, handler) in methods {

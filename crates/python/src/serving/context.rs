@@ -116,7 +116,9 @@ pub(crate) fn tell_all(py: Python<'_>, observers: Vec<Py<PyAny>>, code: u8) {
 #[derive(Clone)]
 pub(crate) struct Call {
     context: Arc<CallContext>,
-    method: String,
+    /// `"Service.method"`.
+    #[pyo3(get)]
+    pub(crate) method: String,
 }
 
 impl Call {
@@ -132,12 +134,6 @@ impl Call {
 
 #[pymethods]
 impl Call {
-    /// `"Service.method"`.
-    #[getter]
-    pub(crate) fn method(&self) -> &str {
-        &self.method
-    }
-
     #[getter]
     fn peer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         peer(py, self.context.peer())

@@ -29,14 +29,12 @@ impl std::ops::Deref for InLoop {
 }
 
 /// Where the event loop hears of the next request.
-#[pyclass(frozen, eq, eq_int, from_py_object, module = "nearcall._core")]
+#[pyclass(frozen, eq, eq_int, from_py_object, rename_all = "UPPERCASE", module = "nearcall._core")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
     /// At the descriptor of `poll_fileno`: the loop receives.
-    #[pyo3(name = "CONNECTIONS")]
     Connections,
     /// At the descriptor of `loop_fileno`: a worker receives, and tells the loop.
-    #[pyo3(name = "QUEUE")]
     Queue,
 }
 
@@ -201,7 +199,7 @@ impl LoopRequest {
     }
 
     fn under_way(&self, py: Python<'_>) -> PyResult<Arc<LoopCall>> {
-        self.look().map_err(|call| call_over(py, call.method()))
+        self.look().map_err(|call| call_over(py, &call.method))
     }
 
     /// The call is over: keeps its description in its place.

@@ -12,14 +12,14 @@ use nearcall_core::server::{
 };
 use nearcall_core::{Failure, Object, Options, Origins, Paths};
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{IntoPyObjectExt, intern};
 
 use crate::asyncio::waiting::Waiting;
 use crate::calls::calling::{Calling, Limits, Way};
 use crate::calls::deadline::Inherited;
-use crate::calls::when_full::WhenFull;
+use crate::calls::when_full::{Policy, WhenFull};
 use crate::gil::callback::Callback;
 use crate::gil::entered::Entered;
 use crate::gil::errors::{no_stream, raise};
@@ -115,14 +115,14 @@ impl Server {
         let grace = seconds(max_connection_age_grace);
         let age = max_connection_age.map(|limit| Age { limit: seconds(limit), grace });
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references, age };
-        let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
+        let sessions = Sessions { make: make_client, on_arrival, on_departure, departures };
         let core = Arc::new(Core::new(known, options, limits, sessions.hooks(), on_notice)?);
         let calling = Calling {
             way: Way::Nowhere,
             waiting: Arc::new(Waiting::of_server()),
             limits: Limits::default(),
             wait_for_ready: false,
-            when_full: Arc::new(WhenFull::new(py, "block", py.None())?),
+            when_full: Arc::new(WhenFull::new(Policy::Block, py.None())),
             of_callbacks: Arc::default(),
             serves: true,
             make_passage: Arc::new(make_passage),
@@ -163,7 +163,7 @@ impl Server {
                 }
             })
         };
-        let mut others = Others::new();
+        let mut others = Others::default();
         loop {
             while let Some(work) = worker.try_next() {
                 self.work_on(py, &mut worker, work, &spawn);
@@ -315,11 +315,8 @@ impl Server {
     /// request, what the loop is to watch until it asks again. `may_spin`: the loop has nothing else under way.
     fn next_for_loop<'py>(&self, py: Python<'py>, runner: Py<PyAny>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.in_loop.next(py, may_spin) {
-            Ok(request) => {
-                let turn = HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin);
-                Ok(Bound::new(py, turn)?.into_any())
-            }
-            Err(watch) => Ok(Bound::new(py, watch)?.into_any()),
+            Ok(request) => HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin).into_bound_py_any(py),
+            Err(watch) => watch.into_bound_py_any(py),
         }
     }
 }

@@ -11,22 +11,16 @@ use crate::options::peer::peer;
 /// Makes the sessions of clients, and runs their hooks.
 pub(crate) struct Sessions {
     /// Makes the object that belongs to a client, from the client's identity.
-    make: Py<PyAny>,
-    on_arrival: Option<Py<PyAny>>,
-    on_departure: Py<PyAny>,
-    departures: bool,
+    pub(crate) make: Py<PyAny>,
+    /// Called with this object before the client's first call.
+    pub(crate) on_arrival: Option<Py<PyAny>>,
+    /// Called with it after the client's last call.
+    pub(crate) on_departure: Py<PyAny>,
+    /// Also if the object was never made.
+    pub(crate) departures: bool,
 }
 
 impl Sessions {
-    pub(crate) fn new(
-        make: Py<PyAny>,
-        on_arrival: Option<Py<PyAny>>,
-        on_departure: Py<PyAny>,
-        departures: bool,
-    ) -> Self {
-        Self { make, on_arrival, on_departure, departures }
-    }
-
     /// Which hooks there are.
     pub(crate) fn hooks(&self) -> SessionHooks {
         SessionHooks { begin: self.on_arrival.is_some(), end: self.departures }
@@ -40,11 +34,10 @@ impl Sessions {
                 Some(on_arrival) => on_arrival.bind(py).run([client.bind(py)]).map(drop),
                 None => Ok(()),
             }),
-            SessionChange::End(value) => match value.and_then(python) {
-                Some(client) => self.on_departure.bind(py).run([client.bind(py)]).map(drop),
-                None => made(py, session, make)
-                    .and_then(|client| self.on_departure.bind(py).run([client.bind(py)]).map(drop)),
-            },
+            SessionChange::End(value) => value
+                .and_then(python)
+                .map_or_else(|| made(py, session, make), Ok)
+                .and_then(|client| self.on_departure.bind(py).run([client.bind(py)]).map(drop)),
         };
         if let Err(error) = told {
             error.write_unraisable(py, Some(make));

@@ -148,13 +148,9 @@ struct Policy {
 }
 
 impl Channel {
-    fn all(&self) -> Vec<Arc<Subscriber>> {
-        self.members.lock().values().map(Arc::clone).collect()
-    }
-
     /// Sends all subscribers the items that they have still to get. The caller lets no other thread publish meanwhile.
     fn send(&self) {
-        let everybody = self.all();
+        let everybody: Vec<_> = self.members.lock().values().map(Arc::clone).collect();
         let places = everybody.iter().filter_map(|subscriber| subscriber.send(self));
         let slowest = places.min();
         let mut log = self.log.lock();
@@ -298,20 +294,18 @@ impl Subscriber {
 
 impl Channel {
     fn too_slow(&self) -> Failure {
-        if self.log.lock().lost {
-            let message = format!(
-                "{}: items were lost on their way from another worker of the server, since this one was too slow for them;                  listen again, or let the Topic drop the oldest (when_full=\"drop_oldest\")",
-                self.method.get().name
-            );
-            return Failure::new(Failure::RESOURCE_EXHAUSTED, message);
-        }
-        let message = format!(
-            "{}: the client reads too slowly: more than {} bytes of items waited for it; raise max_buffer of the Topic at the \
-             server, or let it drop the oldest (when_full=\"drop_oldest\")",
-            self.method.get().name,
-            self.policy.max_buffer
-        );
-        Failure::new(Failure::RESOURCE_EXHAUSTED, message)
+        let why = if self.log.lock().lost {
+            "items were lost on their way from another worker of the server, since this one was too slow for them; listen \
+             again, or let the Topic drop the oldest (when_full=\"drop_oldest\")"
+                .to_owned()
+        } else {
+            format!(
+                "the client reads too slowly: more than {} bytes of items waited for it; raise max_buffer of the Topic at \
+                 the server, or let it drop the oldest (when_full=\"drop_oldest\")",
+                self.policy.max_buffer
+            )
+        };
+        Failure::new(Failure::RESOURCE_EXHAUSTED, format!("{}: {why}", self.method.get().name))
     }
 }
 

@@ -22,6 +22,10 @@ const IN_A_DICT: usize = 32;
 /// All hashed keys of a message together may be this many times as long as the message: keys may lie in keys.
 const MOST_NESTED: usize = 4;
 
+pub(crate) const COLLISIONS: &str =
+    "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str";
+pub(crate) const NO_MEMORY: &str = "no memory to look at the keys of dicts and sets";
+
 /// What is known of a type's dicts and sets: `nearcall.codec.hashed.HashedKeys`.
 #[derive(Debug)]
 pub(crate) struct HashedKeys {
@@ -89,11 +93,9 @@ impl From<PyErr> for Refusal {
 
 fn refusal(why: TooMuch) -> PyErr {
     match why {
-        TooMuch::Collisions => PyValueError::new_err(
-            "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
-        ),
+        TooMuch::Collisions => PyValueError::new_err(COLLISIONS),
         TooMuch::Depth => PyRecursionError::new_err("the value is nested too deeply"),
-        TooMuch::Memory => PyMemoryError::new_err("no memory to look at the keys of dicts and sets"),
+        TooMuch::Memory => PyMemoryError::new_err(NO_MEMORY),
     }
 }
 

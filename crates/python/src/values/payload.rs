@@ -324,13 +324,17 @@ impl Coding {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
         let (body, ranges) = ranges(py, event)?;
         let body = self.body(py, &event.payload, body, budget)?;
-        let payload = Arc::new(event.take_payload());
-        let views = PyList::empty(py);
-        for (offset, len) in ranges {
-            views.append(View::of(py, &payload, offset, len)?)?;
-        }
-        Ok((body, views))
+        Ok((body, views(py, &Arc::new(event.take_payload()), &ranges)?))
     }
+}
+
+/// Views of parts of a payload.
+fn views<'py>(py: Python<'py>, payload: &Arc<Payload>, ranges: &[(usize, usize)]) -> PyResult<Bound<'py, PyList>> {
+    let views = PyList::empty(py);
+    for &(offset, len) in ranges {
+        views.append(View::of(py, payload, offset, len)?)?;
+    }
+    Ok(views)
 }
 
 /// The length of the body, and offset and length of each buffer.
@@ -493,10 +497,7 @@ impl Arguments {
             None
         } else {
             let decoded = if self.parts {
-                let views = PyList::empty(py);
-                for &(offset, len) in &ranges[direct..] {
-                    views.append(View::of(py, &payload, offset, len)?)?;
-                }
+                let views = views(py, &payload, &ranges[direct..])?;
                 self.coding.decode_msgpack(self.coding.decode.function(py)?, [body.as_any(), views.as_any()])
             } else {
                 self.coding.decode_msgpack(self.coding.decode.function(py)?, [body.as_any()])

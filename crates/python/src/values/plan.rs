@@ -46,7 +46,7 @@ impl Form {
 }
 
 /// Exact types that need no check.
-#[derive(Debug)]
+#[derive(Debug, FromPyObject)]
 pub(crate) struct Accepts(Vec<Py<PyType>>);
 
 impl Accepts {
@@ -133,7 +133,7 @@ impl Value {
         Ok(Self {
             form: Form::parse(coding.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             coding: Coding::read(&coding, method, max_values)?,
-            accepts: Accepts(plan.getattr("accepts")?.extract()?),
+            accepts: plan.getattr("accepts")?.extract()?,
             check: plan.getattr("check")?.extract()?,
         })
     }
@@ -168,7 +168,6 @@ impl Arguments {
         let coding = plan.getattr("coding")?;
         let forms: Vec<String> = coding.getattr("forms")?.extract()?;
         let forms = forms.iter().map(|form| Form::parse(form)).collect::<PyResult<Vec<Form>>>()?;
-        let accepts: Vec<Vec<Py<PyType>>> = plan.getattr("accepts")?.extract()?;
         Ok(Self {
             positional: plan.getattr("positional")?.extract()?,
             all_coded: !forms.iter().any(|form| form.is_buffer()),
@@ -177,7 +176,7 @@ impl Arguments {
             coding: Coding::read(&coding, method, max_values)?,
             encode_named: plan.getattr("encode_named")?.extract()?,
             decode_named: coding.getattr("decode_named")?.extract()?,
-            accepts: accepts.into_iter().map(Accepts).collect(),
+            accepts: plan.getattr("accepts")?.extract()?,
             check_at: plan.getattr("check_at")?.unbind(),
             bind: plan.getattr("bind")?.unbind(),
         })
@@ -221,6 +220,8 @@ impl Kind {
 pub(crate) struct Method {
     /// What it was taken from: the rest is for people who ask.
     plan: Py<PyAny>,
+    /// `"Service.method"`.
+    #[pyo3(get)]
     pub(crate) name: String,
     /// The method's number on the wire, for calls to a server and for calls of objects.
     pub(crate) number: u16,
@@ -265,7 +266,7 @@ impl Method {
             "oneway" => Kind::Oneway,
             other => return Err(PyValueError::new_err(format!("{other:?} is no kind of method"))),
         };
-        let request_item = plan.getattr("request_item")?;
+        let request_item: Option<Bound<'_, PyAny>> = plan.getattr("request_item")?.extract()?;
         let position: isize = plan.getattr("stream_position")?.extract()?;
         let name: String = plan.getattr("full_name")?.extract()?;
         let path: Option<String> = plan.getattr("path")?.extract()?;
@@ -275,11 +276,7 @@ impl Method {
             plan: plan.clone().unbind(),
             number,
             kind,
-            request_item: if request_item.is_none() {
-                None
-            } else {
-                Some(Value::read(&request_item, &name, max_values)?)
-            },
+            request_item: request_item.map(|item| Value::read(&item, &name, max_values)).transpose()?,
             stream_position: usize::try_from(position).unwrap_or(0),
             reply: Value::read(&plan.getattr("reply")?, &name, max_values)?,
             arguments: Arguments::read(&plan.getattr("arguments")?, &name, max_values)?,
@@ -302,12 +299,6 @@ impl Method {
         // Relaxed: the interpreter is held here and in `successor`, and the new connection is stored later.
         self.succeeded.store(true, Ordering::Relaxed);
         drop(earlier);
-    }
-
-    /// `"Service.method"`.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.name
     }
 
     /// `"/package.Service/Method"`, if it is called over gRPC.

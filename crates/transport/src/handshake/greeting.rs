@@ -9,21 +9,25 @@ use rustls::pki_types::ServerName;
 
 use crate::errors::{ConnectError, LinkError};
 use crate::link::wire::Wire;
+use crate::peer::Peer;
 use crate::places::opening::Greeting;
 use crate::tls::{TlsWire, explain};
 
 impl Greeting<'_> {
-    /// Encrypts a socket to a server.
+    /// Encrypts a socket to a server. Returns who that is, too.
     pub(super) async fn encrypt(
         &self,
         socket: std::os::fd::OwnedFd,
         (config, name): (Arc<ClientConfig>, ServerName<'static>),
-    ) -> Result<TlsWire, ConnectError> {
+    ) -> Result<(TlsWire, Peer), ConnectError> {
         let wire = TlsWire::client(socket, config, name).map_err(|error| {
             ConnectError::Options(format!("cannot connect to {}: {}", self.url, explain(&error, true, None)))
         })?;
         match self.shake(&wire).await {
-            Ok(()) => Ok(wire),
+            Ok(()) => {
+                let peer = wire.identify(Peer::of(wire.fd()));
+                Ok((wire, peer))
+            }
             Err(error) => Err(self.untrusted(&wire, error)),
         }
     }

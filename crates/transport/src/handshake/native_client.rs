@@ -11,7 +11,6 @@ use super::mismatch::{TELLING, instead_of_native, silent};
 use crate::errors::{ConnectError, LinkError};
 use crate::link::wire::{Plain, Wire};
 use crate::link::{LONGEST_SLEEP, Link};
-use crate::peer::Peer;
 use crate::places::opening::{Connected, Greeting};
 use crate::places::protocol::{Reached, SharedMemory};
 use crate::shm::{PeerLimits, ShmLink};
@@ -24,10 +23,9 @@ pub(super) async fn greet(reached: Reached, greeting: Greeting<'_>) -> Result<Co
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0, buffers: 0 };
     let Reached { socket, memory, peer, tls, .. } = reached;
     if let Some(tls) = tls {
-        let wire = greeting.encrypt(socket, tls).await?;
+        let (wire, peer) = greeting.encrypt(socket, tls).await?;
         let greeted = shake_hands(&greeting, &wire, &hello, &[]).await;
         let welcome = greeted.map_err(|error| greeting.untrusted(&wire, error))?;
-        let peer = wire.identify(Peer::of(wire.fd()));
         limit_sleep(wire.fd());
         let link = StreamLink::new(wire, peer, welcome.limits.max_message, false, options);
         return Ok(Connected { link: Arc::new(link), welcome });

@@ -31,8 +31,7 @@ enum Spoken {
 pub(super) async fn greet_grpc(reached: Reached, greeting: Greeting<'_>) -> Result<Connected, ConnectError> {
     let Reached { socket, tls, .. } = reached;
     let spoken = if let Some(tls) = tls {
-        let wire = greeting.encrypt(socket, tls).await?;
-        let peer = wire.identify(Peer::of(wire.fd()));
+        let (wire, peer) = greeting.encrypt(socket, tls).await?;
         speak_http2(&greeting, wire, peer, true, Asks::Grpc).await?
     } else {
         let peer = Peer::of(socket.as_fd());
@@ -48,8 +47,7 @@ pub(super) async fn greet(reached: Reached, greeting: Greeting<'_>) -> Result<Co
     let unreachable = || greeting.failure(&LinkError::Closed);
     let asks = asks_connect(options);
     if let Some(tls) = tls {
-        let wire = greeting.encrypt(socket, tls).await?;
-        let peer = wire.identify(Peer::of(wire.fd()));
+        let (wire, peer) = greeting.encrypt(socket, tls).await?;
         // A server that agrees on no protocol by ALPN does not speak HTTP/2.
         if wire.agreed().is_none_or(|protocol| protocol != b"h2") {
             let first = http1(&greeting, wire, peer, true)?;
@@ -72,12 +70,11 @@ pub(super) async fn greet(reached: Reached, greeting: Greeting<'_>) -> Result<Co
 pub(super) async fn greet_http1(reached: Reached, greeting: Greeting<'_>) -> Result<Connected, ConnectError> {
     let Reached { socket, tls, .. } = reached;
     let link = if let Some(tls) = tls {
-        let wire = greeting.encrypt(socket, tls).await?;
+        let (wire, peer) = greeting.encrypt(socket, tls).await?;
         if wire.agreed().is_some_and(|protocol| protocol == b"h2") {
             // Another server answers there by now. The next dial, when this pool is gone, finds that out.
             return Err(ConnectError::Mismatch(format!("{} speaks HTTP/2 now", greeting.url)));
         }
-        let peer = wire.identify(Peer::of(wire.fd()));
         http1(&greeting, wire, peer, true)?
     } else {
         let peer = Peer::of(socket.as_fd());

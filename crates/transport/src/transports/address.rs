@@ -198,20 +198,17 @@ impl Address {
         };
         let addresses: Vec<SocketAddr> = (&*host.name, host.port).to_socket_addrs().map_err(refuse)?.collect();
         if let Some(far) = addresses.iter().find(|address| !anywhere && !is_here(address)) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "cannot serve {url}: other machines can reach {}, and this is not encrypted and asks nobody who they are; say allow_plaintext=True if that network can be trusted",
-                    far.ip()
-                ),
-            ));
+            let why = format!(
+                "other machines can reach {}, and this is not encrypted and asks nobody who they are; say allow_plaintext=True if that network can be trusted",
+                far.ip()
+            );
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
         let listener = match options.passed.take_tcp(&addresses) {
             Some(listener) => listener,
             None => TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    let why = "another program listens there; stop it or take another port";
-                    io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
+                    refuse(io::Error::new(error.kind(), "another program listens there; stop it or take another port"))
                 }
                 _ => refuse(error),
             })?,

@@ -176,28 +176,19 @@ impl LocalListening {
             // This process holds the lock: an existing socket belongs to a dead server, or to another program.
             match fs::symlink_metadata(path) {
                 Ok(found) if !is_socket(&found) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::AlreadyExists,
-                        format!("cannot serve {url}: {} exists and is not a socket", path.display()),
-                    ));
+                    let why = format!("{} exists and is not a socket", path.display());
+                    return Err(cannot(io::Error::new(io::ErrorKind::AlreadyExists, why)));
                 }
                 Ok(_) if UnixStream::connect(path).is_ok() => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::AddrInUse,
-                        format!("cannot serve {url}: another program listens there"),
-                    ));
+                    return Err(cannot(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")));
                 }
                 Ok(_) => fs::remove_file(path).map_err(cannot)?,
                 Err(_) => {}
             }
         }
-        let socket = UnixListener::bind_addr(&place.address()?).map_err(|error| {
-            let why = if error.kind() == io::ErrorKind::AddrInUse {
-                "it is already served".into()
-            } else {
-                error.to_string()
-            };
-            io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
+        let socket = UnixListener::bind_addr(&place.address()?).map_err(|error| match error.kind() {
+            kind @ io::ErrorKind::AddrInUse => cannot(io::Error::new(kind, "it is already served")),
+            _ => cannot(error),
         })?;
         brings.settle(socket.as_fd());
         if let (Rendezvous::File(path), Some(lock)) = (&place, &mut lock) {
@@ -236,8 +227,44 @@ struct Lock {
 impl Lock {
     /// Takes the lock. The error says which process has it.
     fn take(path: &Path, url: &impl Display) -> io::Result<Self> {
-        let file = lock(path, url)?;
-        Ok(Self { file, path: path.to_owned(), guards_socket: false, owner: Owner::this_process() })
+        let lock_path = lock_path(path);
+        let refuse = |kind, why: &str| io::Error::new(kind, format!("cannot serve {url}: {why}"));
+        let no_file = |error: io::Error| {
+            let why = match path.parent() {
+                // In some directories no file can be made, such as those of `/proc`.
+                Some(dir) if error.kind() == io::ErrorKind::NotFound && dir.is_dir() => {
+                    format!("no file can be made in the directory {}; take another one", dir.display())
+                }
+                Some(dir) if error.kind() == io::ErrorKind::NotFound => {
+                    format!("the directory {} does not exist; create it", dir.display())
+                }
+                _ => format!("{}: {error}", lock_path.display()),
+            };
+            refuse(error.kind(), &why)
+        };
+        loop {
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).read(true).write(true).mode(0o600);
+            // If other users may write to the directory, they may have put a link there, to a file that would be emptied
+            // here.
+            options.custom_flags(libc::O_NOFOLLOW);
+            let mut file = options.open(&lock_path).map_err(no_file)?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                let pid = io::read_to_string((&file).take(20)).unwrap_or_default();
+                // Another program that may write to the directory may have written this file.
+                let who =
+                    pid.trim().parse::<u32>().map_or("another process".to_owned(), |pid| format!("process {pid}"));
+                let why = format!("{who} already does; stop it or serve another name");
+                return Err(refuse(io::ErrorKind::AddrInUse, &why));
+            }
+            // The last owner may have removed the file before it was locked here: then the lock guards nothing.
+            if is_still(&file, &lock_path) {
+                // Only a hint for those who find the lock taken: a full disk must not keep this server from serving.
+                let _ = file.set_len(0);
+                let _ = io::Write::write_all(&mut file, std::process::id().to_string().as_bytes());
+                return Ok(Self { file, path: path.to_owned(), guards_socket: false, owner: Owner::this_process() });
+            }
+        }
     }
 }
 
@@ -255,48 +282,6 @@ impl Drop for Lock {
                 let _ = fs::remove_file(&self.path);
             }
             let _ = fs::remove_file(lock_path);
-        }
-    }
-}
-
-/// Opens and locks the lock file of a socket's path.
-fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
-    let lock_path = lock_path(path);
-    let refuse = |error: io::Error| {
-        let why = match path.parent() {
-            // In some directories no file can be made, such as those of `/proc`.
-            Some(dir) if error.kind() == io::ErrorKind::NotFound && dir.is_dir() => {
-                format!("no file can be made in the directory {}; take another one", dir.display())
-            }
-            Some(dir) if error.kind() == io::ErrorKind::NotFound => {
-                format!("the directory {} does not exist; create it", dir.display())
-            }
-            _ => format!("{}: {error}", lock_path.display()),
-        };
-        io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
-    };
-    loop {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).read(true).write(true).mode(0o600);
-        // If other users may write to the directory, they may have put a link there, to a file that would be emptied
-        // here.
-        options.custom_flags(libc::O_NOFOLLOW);
-        let mut file = options.open(&lock_path).map_err(refuse)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let pid = io::read_to_string((&file).take(20)).unwrap_or_default();
-            // Another program that may write to the directory may have written this file.
-            let who = pid.trim().parse::<u32>().map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                format!("cannot serve {url}: {who} already does; stop it or serve another name"),
-            ));
-        }
-        // The last owner may have removed the file before it was locked here: then the lock guards nothing.
-        if is_still(&file, &lock_path) {
-            // Only a hint for those who find the lock taken: a full disk must not keep this server from serving.
-            let _ = file.set_len(0);
-            let _ = io::Write::write_all(&mut file, std::process::id().to_string().as_bytes());
-            return Ok(file);
         }
     }
 }

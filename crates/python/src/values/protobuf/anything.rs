@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire};
+use nearcall_core::protobuf::{Fields, Number, Scalar, Wire};
 use nearcall_core::{json, sizes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use super::making::{Budget, Parts, int};
 use super::output::{BOOL, LIST, NULL, NUMBER, Output, STRUCT, TEXT};
 use super::strings::{text, type_name, utf8};
-use super::trouble::{Result, Trouble, raised};
+use super::trouble::{Result, Trouble, deeper, raised};
 
 /// Writes a Python value into a `Value` that the caller has begun.
 pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
@@ -207,8 +207,4 @@ fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
         Some(number) if number != 0 || value.is_sign_positive() => int(py, number.into()),
         _ => PyFloat::new(py, value).into_any(),
     }
-}
-
-pub(super) fn deeper(depth: usize) -> Result<()> {
-    if depth > MAX_DEPTH { Err(Trouble::too_deep()) } else { Ok(()) }
 }

@@ -159,7 +159,7 @@ impl ProtobufCodec {
 
     fn make<'py>(&self, py: Python<'py>, body: &[u8], budget: Budget<'_>, checking: bool) -> Result<Bound<'py, PyAny>> {
         match self.format {
-            Format::Binary => Making::new(py, &self.plan, budget).checking(checking).message(self.index, &[body], 1),
+            Format::Binary => Making::new(py, &self.plan, budget, checking).message(self.index, &[body], 1),
             Format::Json { strict } => json::read(py, &self.plan, self.index, body, budget, strict, checking),
         }
     }

@@ -1,6 +1,6 @@
 //! Protobuf's bytes become Python values. A peer wrote all of these bytes.
 
-use nearcall_core::protobuf::{Fields, MAX_DEPTH, Scalar, Wire, packed};
+use nearcall_core::protobuf::{Fields, Scalar, Wire, packed};
 use nearcall_core::sizes;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::making::{Found, Making, Parts, is_message};
 use super::plan::{Element, Field, Form, Kind, Shape};
 use super::strings::text;
-use super::trouble::{Result, Trouble};
+use super::trouble::{Result, Trouble, deeper};
 use super::{anything, times};
 
 /// What has been read of a field.
@@ -27,9 +27,7 @@ impl Slot<'_, '_> {
 impl<'py> Making<'_, 'py> {
     /// The value of an encoded message.
     pub(super) fn message(&mut self, index: usize, parts: &[&[u8]], depth: usize) -> Result<Bound<'py, PyAny>> {
-        if depth > MAX_DEPTH {
-            return Err(Trouble::too_deep());
-        }
+        deeper(depth)?;
         let plan = self.plan;
         let message = &plan.messages[index];
         let mut slots: SmallVec<[Slot<'_, 'py>; 8]> = message.fields.iter().map(|_| Slot::EMPTY).collect();
@@ -157,14 +155,13 @@ impl<'py> Making<'_, 'py> {
             _ => self.zero(key)?,
         };
         let value = self.found(element, value, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
-        let value = match value {
-            Found::Value(value) => value,
-            _ if is_message(&element.kind) => {
-                self.budget.charge(self.plan.weight(element))?;
+        let value = if let Found::Value(value) = value {
+            value
+        } else {
+            self.budget.charge(self.plan.weight(element))?;
+            if is_message(&element.kind) {
                 self.decoded(element, &[], depth + 1).map_err(|trouble| trouble.in_key(&name))?
-            }
-            _ => {
-                self.budget.charge(self.plan.weight(element))?;
+            } else {
                 self.zero(element)?
             }
         };
@@ -199,8 +196,8 @@ impl<'py> Making<'_, 'py> {
     fn decoded(&mut self, element: &Element, parts: &[&[u8]], depth: usize) -> Result<Bound<'py, PyAny>> {
         let value = match element.kind {
             Kind::Message(index) => self.message(index, parts, depth + 1)?,
-            Kind::Timestamp => times::timestamp(self.py, parts)?,
-            Kind::Duration => times::duration(self.py, parts)?,
+            Kind::Timestamp => times::datetime(self.py, times::numbers(parts)?)?,
+            Kind::Duration => times::timedelta(self.py, times::numbers(parts)?)?,
             _ => anything::read(self.py, parts, &mut self.budget, depth + 1)?,
         };
         self.seen(element, value)

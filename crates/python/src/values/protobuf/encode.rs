@@ -1,6 +1,6 @@
 //! Python values become messages, in the format of an [`Output`].
 
-use nearcall_core::protobuf::{MAX_DEPTH, Scalar};
+use nearcall_core::protobuf::Scalar;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, 
 use super::output::{Output, has_quotes};
 use super::plan::{Absent, Element, Field, Form, InJson, Kind, Message, Plan, Shape};
 use super::strings::{type_name, utf8};
-use super::trouble::{Result, Trouble, raised, refused};
+use super::trouble::{Result, Trouble, deeper, raised, refused};
 use super::{anything, times};
 use crate::gil::callback::Callback;
 use crate::values::encoded::{Lent, LentBuffer};
@@ -64,9 +64,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
 
     /// Appends the fields of a message.
     pub(super) fn message(&mut self, index: usize, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(Trouble::too_deep());
-        }
+        deeper(depth)?;
         let message = &self.plan.messages[index];
         match &message.form {
             Form::Object { class } | Form::Call { class, .. } => {
@@ -87,16 +85,10 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
                 let Some(tuple) = tuple else { return Err(Self::not_of(message, value)) };
                 self.items(message, tuple, depth)
             }
-            Form::Dict => match value.cast::<PyDict>() {
-                Ok(dict) => self.dict(message, dict, depth),
-                Err(_) => Err(Self::not_of(message, value)),
-            },
+            Form::Dict => self.dict(message, value, depth),
             Form::Arguments => match value.cast::<PyTuple>() {
                 Ok(tuple) => self.items(message, tuple, depth),
-                Err(_) => match value.cast::<PyDict>() {
-                    Ok(dict) => self.dict(message, dict, depth),
-                    Err(_) => Err(Self::not_of(message, value)),
-                },
+                Err(_) => self.dict(message, value, depth),
             },
             Form::Only => self.field(&message.fields[0], value, depth),
             Form::OneOf => self.one_of(message, value, depth),
@@ -128,7 +120,8 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         Ok(())
     }
 
-    fn dict(&mut self, message: &Message, dict: &Bound<'py, PyDict>, depth: usize) -> Result<()> {
+    fn dict(&mut self, message: &Message, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        let Ok(dict) = value.cast::<PyDict>() else { return Err(Self::not_of(message, value)) };
         let mut found = 0;
         for field in &message.fields {
             match dict.get_item(field.name.bind(self.py)).map_err(raised)? {
@@ -156,19 +149,14 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     /// Encodes the member of a union that the value belongs to: by the value's own class, else by a base class.
     fn one_of(&mut self, message: &Message, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let kind = value.get_type();
-        let exact = message
-            .fields
-            .iter()
-            .find(|field| field.accepts.bind(self.py).iter_borrowed().any(|class| class.is(&kind)));
-        let mut chosen = exact;
+        let is_exact = |field: &&Field| field.accepts.bind(self.py).iter_borrowed().any(|class| class.is(&kind));
+        let is_base = |field: &&Field| value.is_instance(field.accepts.bind(self.py).as_any()).unwrap_or(false);
+        let of_floats = |field: &&Field| matches!(field.element.kind, Kind::Scalar(Scalar::Double | Scalar::Float));
+        let mut chosen = message.fields.iter().find(is_exact);
         if chosen.is_none() && !value.is_instance_of::<PyBool>() {
-            chosen = message
-                .fields
-                .iter()
-                .find(|field| value.is_instance(field.accepts.bind(self.py).as_any()).unwrap_or(false));
+            chosen = message.fields.iter().find(is_base);
         }
         // An int may be sent as a float, if a float equals it.
-        let of_floats = |field: &&Field| matches!(field.element.kind, Kind::Scalar(Scalar::Double | Scalar::Float));
         if chosen.is_none() && value.is_exact_instance_of::<PyInt>() {
             chosen = message.fields.iter().find(of_floats);
         }
@@ -308,44 +296,36 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     #[inline]
     fn plain(&mut self, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         match &element.kind {
-            Kind::Scalar(scalar) => match scalar {
-                Scalar::String => match value.cast::<PyString>() {
-                    Ok(text) => {
-                        self.out.text(utf8(text)?);
-                        Ok(())
-                    }
-                    Err(_) => Err(misfit(element, value)),
-                },
-                Scalar::Bytes => self.bytes(element, value, depth),
-                Scalar::Bool => self.bool(element, value),
-                Scalar::Float | Scalar::Double => self.float(element, *scalar, value),
-                _ => self.int(element, *scalar, value),
-            },
+            Kind::Scalar(Scalar::String) => {
+                let Ok(text) = value.cast::<PyString>() else { return Err(misfit(element, value)) };
+                self.out.text(utf8(text)?);
+            }
+            Kind::Scalar(Scalar::Bytes) => return self.bytes(element, value, depth),
+            Kind::Scalar(Scalar::Bool) => return self.bool(element, value),
+            Kind::Scalar(scalar @ (Scalar::Float | Scalar::Double)) => return self.float(element, *scalar, value),
+            Kind::Scalar(scalar) => return self.int(element, *scalar, value),
             Kind::Enum(members) => {
                 let number = members.by_member.get(&value.as_ptr().addr()).copied();
                 let number =
                     number.or_else(|| members.number_of_made(value)).ok_or_else(|| without_number(element, value))?;
                 self.out.member(members, number);
-                Ok(())
             }
-            Kind::Message(index) => self.whole(*index, value, depth + 1),
+            Kind::Message(index) => return self.whole(*index, value, depth + 1),
             Kind::Timestamp => {
                 let (seconds, nanos) = times::of_datetime(value)?;
                 self.out.timestamp(seconds, nanos);
-                Ok(())
             }
             Kind::Duration => {
                 let (seconds, nanos) = times::of_timedelta(value)?;
                 self.out.duration(seconds, nanos);
-                Ok(())
             }
             Kind::Any => {
                 let begin = self.out.open(0, "");
                 anything::put(value, self.out, depth + 1)?;
                 self.out.close(begin, "");
-                Ok(())
             }
         }
+        Ok(())
     }
 
     fn bytes(&mut self, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
@@ -368,7 +348,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     fn bool(&mut self, element: &Element, value: &Bound<'py, PyAny>) -> Result<()> {
         let is_true = match value.cast::<PyBool>() {
             Ok(value) => value.is_true(),
-            Err(_) if is_of_numpy(value, &["bool", "bool_"]) => value.is_truthy().map_err(raised)?,
+            Err(_) if is_bool_of_numpy(value) => value.is_truthy().map_err(raised)?,
             Err(_) => return Err(misfit(element, value)),
         };
         self.out.bool(is_true);
@@ -434,9 +414,9 @@ fn is_text(value: &Bound<'_, PyAny>) -> bool {
 }
 
 #[cold]
-fn is_of_numpy(value: &Bound<'_, PyAny>, names: &[&str]) -> bool {
+fn is_bool_of_numpy(value: &Bound<'_, PyAny>) -> bool {
     let kind = value.get_type();
-    let named = kind.name().is_ok_and(|name| name.to_str().is_ok_and(|name| names.contains(&name)));
+    let named = kind.name().is_ok_and(|name| name.to_str().is_ok_and(|name| matches!(name, "bool" | "bool_")));
     named && kind.module().is_ok_and(|module| module.to_str().is_ok_and(|module| module == "numpy"))
 }
 

@@ -4,15 +4,15 @@
 //! between, and every value is counted before it is made.
 
 use nearcall_core::json::{self, Token, Tokens};
-use nearcall_core::protobuf::{MAX_DEPTH, Number, Scalar};
+use nearcall_core::protobuf::{Number, Scalar};
 use nearcall_core::{shown, sizes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 use smallvec::SmallVec;
 
 use super::making::{Budget, Found, Making};
-use super::plan::{Element, Field, Form, InJson, Kind, Members, Message, Plan, Shape};
-use super::trouble::{Result, Trouble, raised, refused};
+use super::plan::{Element, Field, Form, InJson, Kind, Message, Plan, Shape};
+use super::trouble::{Result, Trouble, deeper, raised, refused};
 use super::{anything, times};
 use crate::gil::callback::Callback;
 
@@ -30,7 +30,9 @@ pub(super) fn read<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let text = std::str::from_utf8(bytes).map_err(|_| Trouble::misfit("the JSON is not valid UTF-8"))?;
     let tokens = Tokens::new(if text.is_empty() { "{}" } else { text });
-    let mut reading = Reading { making: Making::of_json(py, plan, budget, strict).checking(checking), tokens };
+    let mut making = Making::new(py, plan, budget, checking);
+    (making.strict, making.distinct) = (strict, true);
+    let mut reading = Reading { making, tokens };
     let value = reading.one(Expected::Whole(index), 0)?;
     reading.tokens.end()?;
     Ok(value)
@@ -108,7 +110,7 @@ impl<'a, 'py> Reading<'a, 'py> {
             (Expected::Whole(_), _) => {}
             // What a value takes is charged when its kind is known, and a container when it is complete.
             (Expected::Anything, _) => {
-                anything::deeper(depth)?;
+                deeper(depth)?;
                 making.budget.take(making.py, 0)?;
             }
             (_, Some(element)) => making.budget.take(making.py, plan.weight(element))?,
@@ -209,9 +211,7 @@ impl<'a, 'py> Reading<'a, 'py> {
     /// The fields of a message whose bracket was read.
     fn message(&mut self, message: &'a Message, depth: usize) -> Result<Bound<'py, PyAny>> {
         let depth = depth + 1;
-        if depth > MAX_DEPTH {
-            return Err(Trouble::too_deep());
-        }
+        deeper(depth)?;
         // `None` until a field occurs. A field that occurs twice is an error, because one of its values would be lost.
         let mut slots: SmallVec<[Option<Found<'py>>; 8]> = message.fields.iter().map(|_| None).collect();
         let (mut chosen, mut next, mut first) = (None, 0, true);
@@ -345,10 +345,8 @@ fn scalar<'py>(making: &mut Making<'_, 'py>, element: &Element, token: &Token<'_
         (Kind::Scalar(Scalar::Bool), Token::Bool(value)) => return making.number(element, Number::Bool(*value)),
         (Kind::Scalar(Scalar::String), Token::Text(text)) => PyString::new(py, text).into_any(),
         (Kind::Scalar(Scalar::Bytes), Token::Text(text)) => PyBytes::new(py, &json::base64(text)?).into_any(),
-        (Kind::Scalar(Scalar::Double), Token::Number(_) | Token::Text(_)) => {
-            PyFloat::new(py, float(element, token)?).into_any()
-        }
-        (Kind::Scalar(Scalar::Float), Token::Number(_) | Token::Text(_)) => {
+        (Kind::Scalar(Scalar::Double), token) => PyFloat::new(py, float(element, token)?).into_any(),
+        (Kind::Scalar(Scalar::Float), token) => {
             let wide = float(element, token)?;
             let value = wide as f32;
             if value.is_infinite() && wide.is_finite() {
@@ -356,9 +354,13 @@ fn scalar<'py>(making: &mut Making<'_, 'py>, element: &Element, token: &Token<'_
             }
             PyFloat::new(py, value.into()).into_any()
         }
-        (Kind::Enum(members), Token::Text(name)) => return making.number(element, member(element, members, name)?),
-        (Kind::Enum(_), Token::Number(_)) => return making.number(element, integer(element, Scalar::Enum, token)?),
-        (Kind::Scalar(scalar), Token::Number(_) | Token::Text(_)) if scalar.range().is_some() => {
+        (Kind::Enum(members), Token::Text(name)) => {
+            let unknown = || Trouble::misfit(format!("{} has no member {}", element.name, quoted(name)));
+            let number = members.number(name).ok_or_else(unknown)?;
+            return making.number(element, Number::Int(number.into()));
+        }
+        (Kind::Enum(_), token) => return making.number(element, integer(element, Scalar::Enum, token)?),
+        (Kind::Scalar(scalar), token) if scalar.range().is_some() => {
             return making.number(element, integer(element, *scalar, token)?);
         }
         (Kind::Timestamp, Token::Text(text)) => times::datetime(py, json::timestamp(text)?)?,
@@ -389,13 +391,6 @@ fn integer(element: &Element, scalar: Scalar, token: &Token<'_>) -> Result<Numbe
         return Err(Trouble::misfit(format!("an int that is not within {least} to {greatest}")));
     }
     Ok(Number::Int(value))
-}
-
-fn member(element: &Element, members: &Members, name: &str) -> Result<Number> {
-    let number = members
-        .number(name)
-        .ok_or_else(|| Trouble::misfit(format!("{} has no member {}", element.name, quoted(name))))?;
-    Ok(Number::Int(number.into()))
 }
 
 /// The beginning of a peer's text, for error messages.

@@ -12,6 +12,7 @@ use super::plan::{Absent, Element, Field, Form, Kind, Members, Message, Plan, Sh
 use super::trouble::{Result, Trouble, Why, raised, refused};
 use crate::gil::callback::Callback;
 use crate::gil::interpreter::{Turns, detach};
+use crate::values::hashed::{COLLISIONS, NO_MEMORY};
 
 /// How many more values a message may hold, and what they take in memory.
 pub(super) struct Budget<'a> {
@@ -93,23 +94,14 @@ pub(super) struct Making<'a, 'py> {
     /// Fields without a default in Python must be present, even zeros.
     pub(super) strict: bool,
     /// A map must not have a key twice.
-    distinct: bool,
+    pub(super) distinct: bool,
     /// The classes of the values look at them. What they look at is thrown away, because they may change it.
     checking: bool,
 }
 
 impl<'a, 'py> Making<'a, 'py> {
-    pub(super) fn new(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>) -> Self {
-        Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false, checking: false }
-    }
-
-    /// For JSON, where no key may occur twice. With `strict`, messages that people write must be complete.
-    pub(super) fn of_json(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>, strict: bool) -> Self {
-        Self { strict, distinct: true, ..Self::new(py, plan, budget) }
-    }
-
-    pub(super) fn checking(self, checking: bool) -> Self {
-        Self { checking, ..self }
+    pub(super) fn new(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>, checking: bool) -> Self {
+        Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false, checking }
     }
 
     /// Makes the value of a message that was read completely. `found` is called once for each field, and returns what
@@ -273,10 +265,8 @@ impl<'a, 'py> Making<'a, 'py> {
         };
         let added = detach(py, || effort.add(kind, &keys));
         added.map_err(|why| match why {
-            TooMuch::Memory => raised(PyMemoryError::new_err("no memory to look at the keys of dicts and sets")),
-            _ => Trouble::misfit(
-                "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
-            ),
+            TooMuch::Memory => raised(PyMemoryError::new_err(NO_MEMORY)),
+            _ => Trouble::misfit(COLLISIONS),
         })
     }
 

@@ -49,11 +49,6 @@ pub(super) fn of_datetime(value: &Bound<'_, PyAny>) -> Result<(i64, i64)> {
     Ok((seconds, nanos))
 }
 
-/// The datetime of an encoded `Timestamp`.
-pub(super) fn timestamp<'py>(py: Python<'py>, parts: &[&[u8]]) -> Result<Bound<'py, PyAny>> {
-    datetime(py, numbers(parts)?)
-}
-
 /// The datetime of a `Timestamp`'s seconds and nanoseconds, in UTC. What is finer than a microsecond is cut off.
 pub(super) fn datetime(py: Python<'_>, (seconds, nanos): (i64, i64)) -> Result<Bound<'_, PyAny>> {
     if !is_timestamp(seconds, nanos) {
@@ -85,11 +80,6 @@ pub(super) fn of_timedelta(value: &Bound<'_, PyAny>) -> Result<(i64, i64)> {
     Ok((seconds, nanos))
 }
 
-/// The timedelta of an encoded `Duration`.
-pub(super) fn duration<'py>(py: Python<'py>, parts: &[&[u8]]) -> Result<Bound<'py, PyAny>> {
-    timedelta(py, numbers(parts)?)
-}
-
 /// The timedelta of a `Duration`'s seconds and nanoseconds. What is finer than a microsecond is cut off.
 pub(super) fn timedelta(py: Python<'_>, (seconds, nanos): (i64, i64)) -> Result<Bound<'_, PyAny>> {
     if !is_duration(seconds, nanos) {
@@ -101,8 +91,8 @@ pub(super) fn timedelta(py: Python<'_>, (seconds, nanos): (i64, i64)) -> Result<
     made.map(Bound::into_any).map_err(raised)
 }
 
-/// The two fields that both messages have.
-fn numbers(parts: &[&[u8]]) -> Result<(i64, i64)> {
+/// Seconds and nanoseconds of an encoded `Timestamp` or `Duration`.
+pub(super) fn numbers(parts: &[&[u8]]) -> Result<(i64, i64)> {
     let (mut seconds, mut nanos) = (0, 0);
     let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {

@@ -1,6 +1,7 @@
 //! Why a value cannot be encoded or decoded, and where in the message it is.
 
 use nearcall_core::Malformed;
+use nearcall_core::protobuf::MAX_DEPTH;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -36,11 +37,6 @@ const SHOWN: usize = 8;
 pub(super) type Result<T> = std::result::Result<T, Box<Trouble>>;
 
 impl Trouble {
-    #[cold]
-    pub(super) fn too_deep() -> Box<Self> {
-        Self::misfit("more than 100 messages are within each other, or a value holds itself")
-    }
-
     #[cold]
     pub(super) fn misfit(message: impl Into<String>) -> Box<Self> {
         Self::new(Why::Misfit(message.into()))
@@ -127,6 +123,13 @@ impl From<String> for Box<Trouble> {
     fn from(message: String) -> Self {
         Trouble::misfit(message)
     }
+}
+
+/// Refuses what is within more messages than there may be.
+#[inline]
+pub(super) fn deeper(depth: usize) -> Result<()> {
+    let too_deep = || Trouble::misfit("more than 100 messages are within each other, or a value holds itself");
+    if depth > MAX_DEPTH { Err(too_deep()) } else { Ok(()) }
 }
 
 /// A type refuses a value with `ValueError` or `TypeError`. Any other exception is an accident, and is kept as it is.
