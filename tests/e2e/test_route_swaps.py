@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable
 
 from nearcall import route
 
 from .test_route import PATIENCE, table_of, until
 
 
-def test_new_receivers_are_connected_before_a_table_takes_anothers_place(url_of: Callable[[str], str]) -> None:
-    first, second = route.Node(url_of("first")), route.Node(url_of("second"))
+def test_new_receivers_are_connected_before_a_table_takes_anothers_place(key: str) -> None:
+    first, second = route.Node(f"shm://{key}-first"), route.Node(f"shm://{key}-second")
     got: list[str] = []
     were_ready = 0
     first.on(1)(lambda message: got.append("first"))
     second.on(1)(lambda message: got.append("second"))
-    with first, second, route.Node(url_of("sender")) as sender:
+    with first, second, route.Node(f"shm://{key}-sender") as sender:
         sender.install(table_of(f"rte | 1 | {first.urls[0]}"))
         sender.ready(PATIENCE)
         for turn in range(20):
