@@ -1488,9 +1488,10 @@ class RouteNode:
         """Connections with RMR's programs, those that were closed because the other side broke a rule, and those that
         were refused because there were too many.
         """
-    def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
+    def install(self, text: str, names: list[str], *, toml: bool, grace: float, may_wait: bool) -> None:
         """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the
-        table no longer names is still sent for at most ``grace`` seconds.
+        table no longer names is still sent for at most ``grace`` seconds. Unless it ``may_wait``, new endpoints are not
+        given the time to connect first.
         """
     def table(self) -> tuple[str, str] | None:
         """The table in force in RMR's text, with its id."""

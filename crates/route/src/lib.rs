@@ -14,6 +14,7 @@ mod calls;
 mod described;
 mod durable;
 mod endpoint;
+mod in_force;
 mod inbox;
 mod left;
 pub mod message;

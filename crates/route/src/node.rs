@@ -1,7 +1,7 @@
 //! A node: it sends messages where its table says, and takes those that others send.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::brief::Brief;
 use crate::calls::{Calls, Waiter};
 use crate::durable;
 use crate::endpoint::{Counts, Endpoint, Offered, Outbound, WhenFull};
+use crate::in_force::{InForce, Known, close_all};
 use crate::inbox::Inbox;
 use crate::left::Left;
 use crate::message::{Envelope, Heads, TooLong, Transaction};
@@ -35,54 +36,12 @@ const MOST_DIRECT: usize = 256;
 const SHORT: usize = 1024;
 /// How long what is queued for an endpoint that is no longer used may still be sent.
 const LEFT_TIME: Duration = Duration::from_secs(5);
+/// How long a table waits at most for the first connections of its new endpoints.
+const FIRST_CONNECTIONS: Duration = Duration::from_millis(250);
 
 thread_local! {
     /// Memory for what is sent next.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// A table, with the endpoints that it names. They are used until the last sender that has read it is done.
-struct InForce {
-    table: Table,
-    endpoints: Vec<Arc<Endpoint>>,
-    known: Arc<Mutex<Known>>,
-    /// How long what is queued for endpoints that nobody uses then may still be sent.
-    grace: Duration,
-}
-
-impl Drop for InForce {
-    fn drop(&mut self) {
-        let mut unused = std::mem::take(&mut self.endpoints);
-        let mut known = self.known.lock();
-        unused.retain(|endpoint| known.leave(endpoint));
-        drop(known);
-        close_all(&unused, Instant::now() + self.grace);
-    }
-}
-
-/// The endpoints in use.
-#[derive(Default)]
-struct Known {
-    endpoints: HashMap<String, Arc<Endpoint>>,
-    /// Those that are used without being in the table, in the order of their first use.
-    direct: VecDeque<Arc<Endpoint>>,
-    /// Where those are entered that leave.
-    left: Arc<Left>,
-}
-
-impl Known {
-    /// One less uses an endpoint. Whether that was the last.
-    fn leave(&mut self, endpoint: &Endpoint) -> bool {
-        let last = endpoint.end_use();
-        if last && let Some(gone) = self.endpoints.remove(endpoint.name()) {
-            self.left.enter(gone);
-        }
-        last
-    }
-}
-
-fn close_all<'a>(endpoints: impl IntoIterator<Item = &'a Arc<Endpoint>>, until: Instant) {
-    endpoints.into_iter().for_each(|endpoint| endpoint.close(until));
 }
 
 /// Sends and takes messages.
@@ -190,11 +149,12 @@ impl Node {
     }
 
     /// Puts a table in force, in the place of the one before. What was queued for endpoints that it no longer names is
-    /// still sent, for at most `grace`.
+    /// still sent, for at most `grace`. If it `may_wait`, new endpoints have tried to connect once before the table takes
+    /// another one's place, so that messages do not wait for them.
     ///
     /// # Errors
     /// An endpoint cannot be used at all; the table before stays in force.
-    pub fn install(&self, table: Table, grace: Duration) -> Result<(), Failure> {
+    pub fn install(&self, table: Table, grace: Duration, may_wait: bool) -> Result<(), Failure> {
         let until = Instant::now() + grace;
         let missing: Vec<&String> = {
             let known = self.known.lock();
@@ -205,6 +165,10 @@ impl Node {
         for name in missing {
             made.insert(name.clone(), self.make(name, None).inspect_err(|_| close_all(made.values(), until))?);
         }
+        if may_wait && self.with_table(Table::is_complete) == Some(true) {
+            let until = Instant::now() + FIRST_CONNECTIONS;
+            made.values().for_each(|endpoint| endpoint.await_attempt(until));
+        }
         let mut known = self.known.lock();
         let mut endpoints = Vec::new();
         for name in table.endpoints() {
@@ -213,7 +177,7 @@ impl Node {
             let Some(endpoint) = found else {
                 drop(known);
                 close_all(made.values(), until);
-                return self.install(table, grace);
+                return self.install(table, grace, may_wait);
             };
             known.endpoints.insert(name.clone(), Arc::clone(&endpoint));
             endpoints.push(endpoint);
@@ -226,6 +190,8 @@ impl Node {
         // The one before ends here, or with the last sender that uses it.
         self.in_force.store(Some(Arc::new(in_force)));
         close_all(made.values(), until);
+        let gone = std::mem::take(&mut self.known.lock().gone);
+        drop(gone);
         Ok(())
     }
 

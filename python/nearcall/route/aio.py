@@ -349,6 +349,13 @@ class Node(NodeBase):
     if not TYPE_CHECKING:  # a type checker refuses it by itself
         __enter__ = __exit__ = wrong_with(for_loops(*HOW_NODES_ARE_USED))
 
+    def _may_wait(self) -> bool:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return True
+        return False
+
     def _listen(self) -> asyncio.AbstractEventLoop:
         """The running event loop, in which the node is told of room and of replies."""
         running = asyncio.get_running_loop()

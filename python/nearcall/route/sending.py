@@ -159,7 +159,8 @@ class Sending:
 
     def install(self, text: str, *, toml: bool = False) -> None:
         """Puts a table in force: all of it at once, in the place of the one before. What is sent meanwhile goes by one
-        of the two.
+        of the two. Receivers that are new in it have been connected before, or 0.25 seconds are over; in the thread of
+        an event loop this does not wait for them.
 
         Args:
             text: RMR's text, which may also be a change of the table in force; or TOML.
@@ -168,7 +169,11 @@ class Sending:
         Raises:
             InvalidArgument: the table is wrong; the message names the line. The one before stays in force.
         """
-        self._core.install(text, self._own_names(), toml=toml, grace=_GRACE)
+        self._core.install(text, self._own_names(), toml=toml, grace=_GRACE, may_wait=self._may_wait())
+
+    def _may_wait(self) -> bool:
+        """Whether this thread may wait for connections."""
+        return True
 
     def load(self, path: str | Path) -> None:
         """Puts a table from a file in force: TOML if its name ends so, otherwise RMR's text.

@@ -9,4 +9,5 @@ pub(crate) mod interpreter;
 pub(crate) mod kept;
 pub(crate) mod metadata;
 pub(crate) mod noted;
+pub(crate) mod refilled;
 pub(crate) mod rest;

@@ -197,9 +197,18 @@ impl RouteNode {
     }
 
     /// Puts a table in force: RMR's text, or TOML. `names` are this node's. What is queued for endpoints that the table no
-    /// longer names is still sent for at most `grace` seconds.
-    #[pyo3(signature = (text, names, *, toml, grace))]
-    fn install(&self, py: Python<'_>, text: &str, names: Vec<String>, toml: bool, grace: f64) -> PyResult<()> {
+    /// longer names is still sent for at most `grace` seconds. Unless it `may_wait`, new endpoints are not given the time to
+    /// connect first.
+    #[pyo3(signature = (text, names, *, toml, grace, may_wait))]
+    fn install(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        names: Vec<String>,
+        toml: bool,
+        grace: f64,
+        may_wait: bool,
+    ) -> PyResult<()> {
         let own = Own { names };
         let read = || {
             if toml {
@@ -213,7 +222,7 @@ impl RouteNode {
         let table = detach(py, read).map_err(|error| invalid(py, error.to_string()))?;
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::ZERO);
         // The interpreter is needed for each new endpoint, so a lock of the node may not be waited for with it.
-        detach(py, || self.node.install(table, grace)).map_err(|failure| raise(py, &failure))
+        detach(py, || self.node.install(table, grace, may_wait)).map_err(|failure| raise(py, &failure))
     }
 
     /// The table in force in RMR's text, with its id.

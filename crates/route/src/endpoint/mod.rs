@@ -153,6 +153,8 @@ struct State {
     event: Option<Arc<OwnedFd>>,
     /// Why there is no connection.
     failure: Option<Failure>,
+    /// The thread has tried to connect, with whatever result.
+    tried: bool,
     /// No messages are taken any more.
     closing: bool,
     /// Until when the queue may still be sent, once it is closing.
@@ -287,6 +289,18 @@ impl Endpoint {
     /// Takes a message, whether there is a connection or not, and does what the policy says if there is no room.
     pub(crate) fn insist(&self, message: Outbound<'_>) -> Offered {
         self.queue_up(message, Some(self.when_full))
+    }
+
+    /// Waits until the endpoint's thread has tried to connect once, or until then.
+    pub(crate) fn await_attempt(&self, until: Instant) {
+        let mut state = self.state.lock();
+        while !state.tried && !state.closing {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.changed.wait_for(&mut state, left);
+        }
     }
 
     /// Waits until the queue may have room, or until then. Whether it is worth another try.

@@ -55,6 +55,10 @@ impl Endpoint {
                     let failure = self.connect();
                     state = self.state.lock();
                     state.failure = failure;
+                    if !state.tried {
+                        state.tried = true;
+                        self.changed.notify_all();
+                    }
                     if state.failure.is_some() {
                         state = self.hand_on(state);
                         let pause = if state.closing { SLICE } else { LOOK_INTERVAL };

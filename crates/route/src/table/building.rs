@@ -1,5 +1,5 @@
 //! A table while it is read, from whichever form: entries come and go, and the last valid one stays.
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use super::contents::{Stored, Table, key};
 use super::limits::{MAX_ENDPOINTS, MAX_ENTITIES, MAX_ENTRIES, MAX_MEMBERS};
 use super::names::{check_endpoint, check_entity, check_id};
+use super::pauses::Pauses;
 use super::route::{EndpointId, Target};
 
 /// What this node is called, for entries that count for some senders only.
@@ -25,7 +26,10 @@ pub(super) struct Builder<'a> {
     pub(super) complete: bool,
     endpoints: Vec<String>,
     numbers: HashMap<String, EndpointId, RandomState>,
-    slots: HashMap<(i32, i32), Slot, RandomState>,
+    /// In the order in which they came: most tables are written in theirs, and then there is nothing to sort.
+    slots: Vec<Slot>,
+    /// Where each is, by [`key`].
+    places: HashMap<u64, u32, RandomState>,
     entities: HashMap<Box<str>, EndpointId, RandomState>,
     /// How many entries the slots hold.
     entries: usize,
@@ -33,12 +37,14 @@ pub(super) struct Builder<'a> {
     order: u64,
 }
 
-/// The entries of one type and subscription.
-#[derive(Default)]
+/// The entries of one type and subscription. There is at least one.
 struct Slot {
+    kind: i32,
+    subscription: i32,
     for_all: Option<Arc<Target>>,
-    /// With the order in which they came. None: the sender has no entry although others have.
-    by_sender: HashMap<Box<str>, (u64, Option<Arc<Target>>), RandomState>,
+    /// With the order in which they came. None: the sender has no entry although others have. Most have none, and an empty
+    /// tree costs nothing.
+    by_sender: BTreeMap<Box<str>, (u64, Option<Arc<Target>>)>,
 }
 
 impl<'a> Builder<'a> {
@@ -51,7 +57,8 @@ impl<'a> Builder<'a> {
             complete: before.complete,
             endpoints: before.endpoints.clone(),
             numbers: before.endpoints.iter().cloned().zip((0..).map(EndpointId)).collect(),
-            slots: HashMap::default(),
+            slots: Vec::new(),
+            places: HashMap::default(),
             entities: before.entities.clone(),
             entries: 0,
             order: 0,
@@ -64,6 +71,7 @@ impl<'a> Builder<'a> {
         self.complete = true;
         self.before = None;
         self.slots.clear();
+        self.places.clear();
         self.entries = 0;
         self.numbers.clear();
         let names = std::mem::take(&mut self.endpoints);
@@ -80,7 +88,7 @@ impl<'a> Builder<'a> {
     pub(super) fn keep_routes(&mut self) {
         let Some(before) = self.before.take() else { return };
         for (order, stored) in (0..).zip(&before.entries) {
-            let slot = self.slots.entry((stored.kind, stored.subscription)).or_default();
+            let slot = self.slot(stored.kind, stored.subscription);
             match &stored.sender {
                 None => slot.for_all.clone_from(&stored.target),
                 Some(sender) => slot.set(sender, order, stored.target.clone()),
@@ -125,26 +133,31 @@ impl<'a> Builder<'a> {
         senders: &[&str],
         target: Arc<Target>,
     ) -> Result<(), String> {
-        let slot = self.slots.entry((kind, subscription)).or_default();
-        self.entries -= slot.len();
+        let mut order = self.order;
+        let slot = self.slot(kind, subscription);
+        let before = slot.len();
         for &sender in senders {
-            slot.set(sender, self.order, Some(Arc::clone(&target)));
-            self.order += 1;
+            slot.set(sender, order, Some(Arc::clone(&target)));
+            order += 1;
         }
         if senders.is_empty() {
-            *slot = Slot { for_all: Some(target), ..Slot::default() };
+            slot.for_all = Some(target);
+            slot.by_sender.clear();
         }
-        self.entries += slot.len();
+        let now = slot.len();
+        self.order = order;
+        self.entries = self.entries - before + now;
         self.check_entries()
     }
 
     /// Takes an entry out: for all, or for the senders named. That there is none is no error, as in RMR.
     pub(super) fn delete(&mut self, kind: i32, subscription: i32, senders: &[&str]) -> Result<(), String> {
         if senders.is_empty() {
-            self.entries -= self.slots.remove(&(kind, subscription)).map_or(0, |slot| slot.len());
+            self.entries -= self.remove(kind, subscription).map_or(0, |slot| slot.len());
             return Ok(());
         }
-        let Some(slot) = self.slots.get_mut(&(kind, subscription)) else { return Ok(()) };
+        let Some(&place) = self.places.get(&key(kind, subscription)) else { return Ok(()) };
+        let slot = &mut self.slots[place as usize];
         self.entries -= slot.len();
         // Others have entries, which this sender is not to get: neither that for all, nor, if it goes by several names, that
         // of another name.
@@ -154,6 +167,26 @@ impl<'a> Builder<'a> {
         }
         self.entries += slot.len();
         self.check_entries()
+    }
+
+    /// The entries of a type and subscription, to which one comes.
+    fn slot(&mut self, kind: i32, subscription: i32) -> &mut Slot {
+        let next = self.slots.len() as u32;
+        let place = *self.places.entry(key(kind, subscription)).or_insert(next);
+        if place == next {
+            self.slots.push(Slot { kind, subscription, for_all: None, by_sender: BTreeMap::new() });
+        }
+        &mut self.slots[place as usize]
+    }
+
+    /// Takes all entries of a type and subscription out. The last ones come into their place.
+    fn remove(&mut self, kind: i32, subscription: i32) -> Option<Slot> {
+        let place = self.places.remove(&key(kind, subscription))?;
+        let removed = self.slots.swap_remove(place as usize);
+        if let Some(moved) = self.slots.get(place as usize) {
+            self.places.insert(key(moved.kind, moved.subscription), place);
+        }
+        Some(removed)
     }
 
     fn check_entries(&self) -> Result<(), String> {
@@ -179,7 +212,8 @@ impl<'a> Builder<'a> {
     /// The table.
     pub(super) fn finish(mut self) -> Result<Table, String> {
         self.keep_routes();
-        let entries = in_order(self.slots, &self.own);
+        let mut pauses = Pauses::default();
+        let entries = in_order(self.slots, &self.own, &mut pauses);
         let mut table = Table {
             id: self.id,
             complete: self.complete,
@@ -190,9 +224,13 @@ impl<'a> Builder<'a> {
         };
         number_endpoints(&mut table)?;
         // After the endpoints have their numbers: entries and routes share what they say.
-        table.routes = (table.entries.iter().filter(|stored| stored.in_force))
-            .filter_map(|stored| Some((key(stored.kind, stored.subscription), Arc::clone(stored.target.as_ref()?))))
-            .collect();
+        table.routes.reserve(self.places.len());
+        for stored in table.entries.iter().filter(|stored| stored.in_force) {
+            pauses.one_done();
+            if let Some(target) = &stored.target {
+                table.routes.insert(key(stored.kind, stored.subscription), Arc::clone(target));
+            }
+        }
         Ok(table)
     }
 }
@@ -212,11 +250,12 @@ fn too_many(what: &str, most: usize) -> String {
 }
 
 /// All entries in the order of [`Table::entries`], and which of them are in force for a node with these names.
-fn in_order(slots: HashMap<(i32, i32), Slot, RandomState>, own: &HashSet<&str>) -> Vec<Stored> {
-    let mut slots: Vec<_> = slots.into_iter().collect();
-    slots.sort_unstable_by_key(|(place, _)| *place);
-    let mut entries = Vec::with_capacity(slots.iter().map(|(_, slot)| slot.len()).sum());
-    for ((kind, subscription), slot) in slots {
+fn in_order(mut slots: Vec<Slot>, own: &HashSet<&str>, pauses: &mut Pauses) -> Vec<Stored> {
+    slots.sort_unstable_by_key(|slot| (slot.kind, slot.subscription));
+    let mut entries = Vec::with_capacity(slots.iter().map(Slot::len).sum());
+    for slot in slots {
+        pauses.one_done();
+        let (kind, subscription) = (slot.kind, slot.subscription);
         let stored = |sender, target| Stored { kind, subscription, sender, target, in_force: false };
         let first = entries.len();
         let mut winner = slot.for_all.is_some().then_some(first);
@@ -249,13 +288,18 @@ fn number_endpoints(table: &mut Table) -> Result<(), String> {
             EndpointId(order.len() as u32 - 1)
         });
     };
-    let mut members = 0;
+    let (mut members, mut last) = (0, None::<(&Arc<Target>, usize)>);
     for target in table.entries.iter().filter_map(|stored| stored.target.as_ref()) {
-        members += target.written().map(<[_]>::len).sum::<usize>();
+        // Neighbours often share what they say.
+        let len = match last {
+            Some((same, len)) if Arc::ptr_eq(same, target) => len,
+            _ => target.written().flatten().map(|&member| meet(member)).count(),
+        };
+        last = Some((target, len));
+        members += len;
         if members > MAX_MEMBERS {
             return Err(too_many("members of groups, all together", MAX_MEMBERS));
         }
-        target.written().flatten().for_each(|&member| meet(member));
     }
     table.entities().for_each(|(_, owner)| meet(owner));
     if order.len() > MAX_ENDPOINTS {

@@ -18,6 +18,7 @@ mod error;
 mod from_toml;
 mod limits;
 mod names;
+mod pauses;
 mod route;
 mod text;
 mod writing;

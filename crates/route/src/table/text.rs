@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
+use memchr::{memchr, memchr_iter, memchr2};
 use smallvec::SmallVec;
 
 use super::building::{Builder, Own};
@@ -12,6 +13,7 @@ use super::contents::{ANY_SUBSCRIPTION, Table};
 use super::error::{TableError, did_you_mean, shown};
 use super::limits::{MAX_SENDERS, MAX_TEXT};
 use super::names::{BLANKS, BY_ENTITY, check_sender};
+use super::pauses::Pauses;
 use super::route::Target;
 
 /// What sections begin and end with, and then what lies in them.
@@ -47,7 +49,9 @@ pub(super) fn read(text: &str, own: &Own, before: &Table) -> Result<Table, Table
     }
     let mut reader = Reader { text, table: Builder::after(before, own), last: None, section: None, sections: 0 };
     let mut line = 0;
+    let mut pauses = Pauses::default();
     for record in records(text) {
+        pauses.one_done();
         line = record.line;
         reader.record(&record).map_err(|what| TableError::new(line, what))?;
     }
@@ -91,8 +95,28 @@ struct Record<'a> {
 
 impl<'a> Record<'a> {
     fn fields(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.text.splitn(FIELDS, '|').map(|field| field.trim_matches(BLANKS))
+        let mut rest = Some(self.text);
+        std::iter::from_fn(move || {
+            let text = rest.take()?;
+            let end = memchr(b'|', text.as_bytes());
+            rest = end.map(|end| &text[end + 1..]);
+            Some(trimmed(&text[..end.unwrap_or(text.len())]))
+        })
+        .take(FIELDS)
     }
+}
+
+/// A text without the blanks at its ends. They are bytes of their own, which are found sooner than letters.
+fn trimmed(text: &str) -> &str {
+    let is_text = |byte: &u8| !is_blank(*byte);
+    let bytes = text.as_bytes();
+    let Some(first) = bytes.iter().position(is_text) else { return "" };
+    let last = bytes.iter().rposition(is_text).expect("there is a first");
+    &text[first..=last]
+}
+
+fn is_blank(byte: u8) -> bool {
+    BLANKS.contains(&char::from(byte))
 }
 
 /// Divides a text at LF, CRLF and CR.
@@ -100,21 +124,22 @@ fn records(text: &str) -> impl Iterator<Item = Record<'_>> {
     let (mut line, mut start) = (0, 0);
     std::iter::from_fn(move || {
         let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
-        let end = rest.find(['\n', '\r']);
+        let end = memchr2(b'\n', b'\r', rest.as_bytes());
         let content = &rest[..end.unwrap_or(rest.len())];
         let ends = end.map_or(0, |end| if rest[end..].starts_with("\r\n") { 2 } else { 1 });
         let begins = start;
         line += 1;
         start += content.len() + ends;
-        let text = without_comment(content).trim_matches(BLANKS);
+        let text = trimmed(without_comment(content));
         Some(Record { line, text, start: begins, next: start, ended: end.is_some() })
     })
 }
 
 /// A comment begins at a `#` that is the first letter of a record or comes after a blank.
 fn without_comment(record: &str) -> &str {
-    let begins = |&(place, _): &(usize, &str)| place == 0 || record[..place].ends_with(BLANKS);
-    record.match_indices('#').find(begins).map_or(record, |(place, _)| &record[..place])
+    let bytes = record.as_bytes();
+    let begins = |&place: &usize| place == 0 || is_blank(bytes[place - 1]);
+    memchr_iter(b'#', bytes).find(begins).map_or(record, |place| &record[..place])
 }
 
 fn kind_of(name: &str) -> Option<Kind> {
@@ -329,7 +354,7 @@ impl<'a> Reader<'a> {
             let mut members = Vec::new();
             for member in group.split(',') {
                 // RMR keeps the blanks, so that such a member is never reached; of an empty one it makes a member that is none.
-                let member = member.trim_matches(BLANKS);
+                let member = trimmed(member);
                 if member == BY_ENTITY {
                     return Err(format!(
                         "`{BY_ENTITY}` stands alone: the message goes to its entity's owner, and to nobody else"
@@ -378,7 +403,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// `type[,sender…]`
 fn kind_and_senders(field: &str) -> Result<(i32, Vec<&str>), String> {
-    let mut parts = field.split(',').map(|part| part.trim_matches(BLANKS));
+    let mut parts = field.split(',').map(trimmed);
     let kind = number(parts.next().unwrap_or_default(), "message type")?;
     let senders: Vec<_> = parts.take(MAX_SENDERS + 1).collect();
     if senders.len() > MAX_SENDERS {

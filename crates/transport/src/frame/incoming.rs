@@ -112,10 +112,11 @@ impl Incoming {
         len: usize,
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
-        // `from_elem` asks the allocator for zeros, and these come from none of its caches.
-        let mut bytes = SmallVec::with_capacity(len);
+        // `vec![0; len]` asks the allocator for zeros, and these come from none of its caches; a `SmallVec` would write them
+        // one by one.
+        let mut bytes = Vec::with_capacity(len);
         bytes.resize(len, 0);
-        Self::fill(slot, bytes, copy)
+        Self::fill(slot, SmallVec::from_vec(bytes), copy)
     }
 
     #[inline]

@@ -30,10 +30,10 @@ def service() -> Any:
 
     class Runtime:
         def __init__(self) -> None:
-            self._left = 0
-            self._octets = 0
+            self.left = 0
+            self.octets = 0
             self._begin_ns = 0
-            self._end_ns = 0
+            self.end_ns = 0
 
         def echo(self, data: bytes) -> bytes:
             return data
@@ -78,19 +78,19 @@ def service() -> Any:
 
         def expect(self, messages: int) -> None:
             """Start counting one-way messages; the receiver's clock starts here."""
-            self._left, self._octets, self._end_ns = messages, 0, 0
+            self.left, self.octets, self.end_ns = messages, 0, 0
             self._begin_ns = time.perf_counter_ns()
 
         @nearcall.oneway  # type: ignore[untyped-decorator]
         def drop(self, data: bytes) -> None:
-            self._octets += len(data)
-            self._left -= 1
-            if not self._left:
-                self._end_ns = time.perf_counter_ns()
+            self.octets += len(data)
+            self.left -= 1
+            if not self.left:
+                self.end_ns = time.perf_counter_ns()
 
         def arrived(self) -> tuple[int, int, int]:
             """Messages missing, octets received, and nanoseconds from `expect` to the last message (0 before it)."""
-            return self._left, self._octets, max(0, self._end_ns - self._begin_ns)
+            return self.left, self.octets, max(0, self.end_ns - self._begin_ns)
 
     return nearcall.service(Runtime)
 
