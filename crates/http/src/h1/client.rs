@@ -24,7 +24,7 @@ use super::sending::{LAST_CHUNK, put_body, put_field};
 const MOST_HEADERS: usize = 64 << 10;
 
 /// The state of one connection of HTTP/1.1 that carries calls, at a client. It does no input or output itself and never
-/// waits. [`Session`](crate::Session) is its counterpart for HTTP/2.
+/// waits. [`Session`] is its counterpart for HTTP/2.
 #[derive(Debug)]
 pub struct Http1Client {
     endpoint: Endpoint<Requesting>,

@@ -22,7 +22,7 @@ pub(super) const MOST_UNWANTED: usize = 256 << 10;
 const MOST_UNREAD: usize = 256 << 10;
 
 /// The state of one connection of HTTP/1.1 that carries calls, at a server. It does no input or output itself and never
-/// waits. [`Session`](crate::Session) is its counterpart for HTTP/2.
+/// waits. [`Session`] is its counterpart for HTTP/2.
 #[derive(Debug)]
 pub struct Http1 {
     pub(super) endpoint: Endpoint<Responding>,

@@ -1,6 +1,6 @@
 //! Messages that a NATS server keeps (`JetStream`) until somebody has handled them.
 //!
-//! These are no connections: who sends and who takes need not be there at the same time. A [`Sender`](sending::Sender) keeps each message
+//! These are no connections: who sends and who takes need not be there at the same time. A [`Sender`] keeps each message
 //! until the NATS server says that it has it, and sends it again over the next connection. [`take`] gets messages as one of a
 //! group, of which each message is one member's, and acknowledges it once it was handled.
 
