@@ -167,7 +167,9 @@ impl Node {
         }
         if may_wait && self.with_table(Table::is_complete) == Some(true) {
             let until = Instant::now() + FIRST_CONNECTIONS;
-            made.values().for_each(|endpoint| endpoint.await_attempt(until));
+            for endpoint in made.values() {
+                endpoint.await_attempt(until);
+            }
         }
         let mut known = self.known.lock();
         let mut endpoints = Vec::new();

@@ -112,8 +112,8 @@ impl Incoming {
         len: usize,
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
-        // `vec![0; len]` asks the allocator for zeros, and these come from none of its caches; a `SmallVec` would write them
-        // one by one.
+        #[expect(clippy::slow_vector_initialization, reason = "zeros of the allocator come from none of its caches")]
+        // A `SmallVec` would write them one by one.
         let mut bytes = Vec::with_capacity(len);
         bytes.resize(len, 0);
         Self::fill(slot, SmallVec::from_vec(bytes), copy)
