@@ -240,9 +240,11 @@ def test_defaults_are_as_the_server_has_them(connection: HTTPConnection) -> None
     schemas = document["components"]["schemas"]
     request = schemas["shop.v1.ExactDefaultsRequest"]["properties"]
     defaults = {name: schema["default"] for name, schema in request.items() if "default" in schema}
-    assert request.keys() - defaults.keys() == {"perhaps"}
+    assert request.keys() - defaults.keys() == {"perhaps", "rate"}
+    # Generators of clients write the text "Infinity" into their code, as if it were a number.
+    assert request["rate"]["description"] == "default Infinity"
     assert (defaults["size"], defaults["level"], defaults["data"]) == ("SIZE_LARGE", "LEVEL_LOW", "AAEC")
-    assert (defaults["at"], defaults["rate"], defaults["big"]) == ("2024-02-29T00:00:00Z", "Infinity", str(1 << 60))
+    assert (defaults["at"], defaults["big"]) == ("2024-02-29T00:00:00Z", str(1 << 60))
     assert (defaults["pet"], defaults["none"], defaults["small"]) == ({"cat": {"name": "Tom"}}, [], 3)
     for name, default in defaults.items():
         check(document, request[name], default)

@@ -128,8 +128,8 @@ def openapi_document(services: Sequence[ServiceMessages], version: str) -> dict[
                 "timeout": _parameter(
                     "header", "connect-timeout-ms", "The deadline: milliseconds that the call may take.", _TIMEOUT
                 ),
-                "protocol": _parameter("header", "connect-protocol-version", _OF_CONNECT, {"const": "1"}),
-                "connect": _parameter("query", "connect", _OF_CONNECT, {"const": "v1"}),
+                "protocol": _parameter("header", "connect-protocol-version", _OF_CONNECT, _only("1")),
+                "connect": _parameter("query", "connect", _OF_CONNECT, _only("v1")),
             },
         },
     }
@@ -140,6 +140,11 @@ _TIMEOUT: Final = {"type": "integer", "minimum": 0, "maximum": 9_999_999_999}
 
 def _parameter(place: str, name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": place, "description": description, "schema": schema}
+
+
+def _only(text: str) -> dict[str, Any]:
+    # Generators of clients leave out a method with a header that has no type.
+    return {"type": "string", "enum": [text]}
 
 
 def _error() -> dict[str, Any]:
@@ -212,7 +217,7 @@ class _Writer:
         if not rpc.method.no_side_effects:
             return {"post": post}
         asked: list[Any] = [
-            {"name": "encoding", "in": "query", "required": True, "schema": {"const": "json"}},
+            {"name": "encoding", "in": "query", "required": True, "schema": _only("json")},
             {"name": "message", "in": "query", "required": True, "content": _json(request)},
         ]
         get = {"operationId": f"{name}.get", **shared, "parameters": [*asked, connect, timeout]}
@@ -254,7 +259,14 @@ class _Writer:
 
     def _of_field(self, field: Field) -> dict[str, Any]:
         schema = self._of_shape(field)
-        return schema | ({"default": self._defaults[field]} if field in self._defaults else {})
+        if field not in self._defaults:
+            return schema
+        default = self._defaults[field]
+        if not _has_infinite(field, default):
+            return schema | {"default": default}
+        # Generators of clients write the text into their code as if it were a number.
+        told = f"default {default if isinstance(default, str) else json.dumps(default)}"
+        return schema | {"description": ", ".join([*filter(None, [schema.get("description")]), told])}
 
     def _of_shape(self, field: Field) -> dict[str, Any]:
         schema = self._of_element(field.element)
@@ -324,6 +336,14 @@ def _limited(element: Element, limits: dict[str, Any]) -> dict[str, Any]:
 def _counts(field: Field, what: str) -> dict[str, int]:
     """The limits of how many a field holds: ``minItems``, or ``minProperties``."""
     return {f"{name.partition('_')[0]}{what}": limit for name, limit in field.limits.items()}
+
+
+def _has_infinite(field: Field, default: Any) -> bool:
+    """Whether floats that are no numbers in JSON are in the default of a field."""
+    if field.element.kind not in ("float", "double"):
+        return False
+    held = default.values() if isinstance(default, dict) else default if isinstance(default, list) else [default]
+    return any(isinstance(each, str) for each in held)
 
 
 def _described(doc: str | None) -> dict[str, str]:
