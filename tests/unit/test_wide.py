@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
@@ -140,5 +141,49 @@ def test_a_float_is_no_int() -> None:
     arguments = METHODS["name"].arguments
     with pytest.raises(InvalidArgument, match="argument 'rate' must be float, got int"):
         carry_arguments(arguments, arguments, ("a", 2**70 + 1))
-    with pytest.raises(InvalidArgument, match="argument 'rate' cannot be sent: an int beyond 64 bits"):
-        carry_arguments(arguments, arguments, ("a", 2**70))
+    carried = carry_arguments(arguments, arguments, ("a", 2**70))
+    assert (carried, type(carried[1])) == (("a", 2.0**70), float)
+
+
+@dataclass
+class Rate:
+    rate: float
+    by: dict[str, Decimal]
+    either: int | float = 0
+
+
+@service
+class Rates:
+    def take(self, rates: list[float], one: Rate, prices: list[Decimal], either: list[int | float]) -> None: ...
+
+    def keys(self, rates: set[float]) -> set[float]: ...
+
+
+TAKE = {method.name: method for method in plan_of(Rates).methods}["take"].arguments
+KEYS = {method.name: method for method in plan_of(Rates).methods}["keys"].arguments
+
+
+def test_ints_beyond_64_bits_are_given_for_other_numbers() -> None:
+    wide = 2**100
+    given = ([wide, 1.5], Rate(-wide, {"a": Decimal(wide + 1)}, wide + 1), [wide + 1], [wide + 1, 0.5])
+    rates, one, prices, either = carry_arguments(TAKE, TAKE, given)
+    assert [*map(type, rates), type(one.rate), type(one.by["a"]), type(one.either)] == [float] * 3 + [Decimal, int]
+    assert (rates, one, prices) == given[:3]
+    assert [*map(type, prices), *map(type, either)] == [Decimal, int, float]
+    assert either == given[3]
+    assert carry_arguments(KEYS, KEYS, ({wide, 1.5},)) == ({float(wide), 1.5},)
+
+
+def test_a_long_list_of_floats_may_have_one() -> None:
+    rates = [2.0**70] * 30_000 + [2**100]
+    found = carry_arguments(TAKE, TAKE, (rates, Rate(1.0, {}), [], []))
+    assert found[0] == rates
+
+
+def test_no_float_equals_it() -> None:
+    right = Rate(1.0, {})
+    for value in (2**100 + 1, 10**400):
+        with pytest.raises(InvalidArgument, match=r"argument 'rates' at \[1\]: no float equals \d+.*: send float\(...\)"):
+            carry_arguments(TAKE, TAKE, ([1.0, value], right, [], []))
+        with pytest.raises(InvalidArgument, match=r"argument 'one' at .rate: no float equals \d+"):
+            carry_arguments(TAKE, TAKE, ([], Rate(value, {}), [], []))

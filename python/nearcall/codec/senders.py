@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
+import decimal
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, cast
@@ -25,8 +26,10 @@ from .construction import construction_of, extra_names
 __all__ = [
     "AnySender",
     "DateTimeSender",
+    "DecimalSender",
     "DictSender",
     "FieldsSender",
+    "FloatSender",
     "IntSender",
     "ItemsSender",
     "MisfitError",
@@ -117,7 +120,11 @@ class AnySender(Sender):
 class IntSender(Sender):
     """An int that may be beyond 64 bits: see :mod:`nearcall.codec.msgpack.wide`."""
 
+    kinds = frozenset({int})
     deep = True
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`. The decoder checks the type."""
 
     def look(self, value: Any) -> bool:
         """See :class:`Sender`."""
@@ -131,6 +138,50 @@ class IntSender(Sender):
             return anything.pack_int(value)
         except TypeError as problem:
             raise MisfitError(str(problem)) from None
+
+
+class FloatSender(Sender):
+    """A float, for which an int beyond 64 bits may be given."""
+
+    kinds = frozenset({float, int})
+    deep = True
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`. The decoder checks the type."""
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        return type(value) is int
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        if type(value) is not int:
+            return value
+        try:
+            found = float(value)
+        except OverflowError:
+            found = None
+        if found != value:
+            raise MisfitError(f"no float equals {short_repr(value)}, an int: send float(...) of it")
+        return found
+
+
+class DecimalSender(Sender):
+    """A Decimal, for which an int beyond 64 bits may be given."""
+
+    kinds = frozenset({decimal.Decimal, int})
+    deep = True
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`. The decoder checks the type."""
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        return type(value) is int
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        return decimal.Decimal(value) if type(value) is int else value
 
 
 class DateTimeSender(Sender):
@@ -506,7 +557,9 @@ class UnionSender(Sender):
 
     def __init__(self, members: list[Sender], *, optional: bool = False) -> None:
         self.members = members
-        self.by_kind = {kind: member for member in members for kind in member.kinds or ()}
+        # An int is given for a float only where there is no int.
+        in_order = sorted(members, key=lambda member: isinstance(member, IntSender))
+        self.by_kind = {kind: member for member in in_order for kind in member.kinds or ()}
         if optional:
             self.by_kind[type(None)] = _TRUSTED
         # Objects that are sent as dicts have no other dict in their union, so a dict itself would arrive as such an

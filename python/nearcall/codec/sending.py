@@ -28,8 +28,10 @@ from .references import ReferenceSender
 from .senders import (
     AnySender,
     DateTimeSender,
+    DecimalSender,
     DictSender,
     FieldsSender,
+    FloatSender,
     IntSender,
     ItemsSender,
     MisfitError,
@@ -51,15 +53,16 @@ _SEQUENCES: dict[type, type] = {
 }
 
 
-def sender(shape: shapes.Type, annotation: Any, *, wide: bool = False) -> Sender | None:
+def sender(shape: shapes.Type, annotation: Any, *, again: bool = False, wide: bool = False) -> Sender | None:
     """The sender of a declared type, to be called with :meth:`Sender.look`; ``None`` if there is nothing to check.
 
     Args:
         shape: msgspec's description of the type.
         annotation: The type itself, which tells a list from a Sequence.
-        wide: Also ints beyond 64 bits are sent.
+        again: For what was refused because of an int beyond 64 bits: it may be given for a float or a Decimal.
+        wide: Such ints are sent as ints, too.
     """
-    found = _Builder(wide).build(shape, annotation)
+    found = _Builder(again, wide).build(shape, annotation)
     if isinstance(found, UnionSender) and not any(member.deep for member in found.members):
         return None  # the outer type of the value is checked before
     return found if found is not None and found.deep else None
@@ -123,12 +126,14 @@ def seen_argument(name: str, value: Any, what: Sender) -> Any:
 class _Builder:
     """Makes the senders of a type and of the types in it; of each class once, because a class may refer to itself."""
 
-    def __init__(self, wide: bool) -> None:
+    def __init__(self, again: bool, wide: bool) -> None:
         self.plain: dict[Any, Callable[[], Sender]] = {
             shapes.AnyType: lambda: AnySender(wide=wide),
             shapes.DateTimeType: DateTimeSender,
             shapes.TimeType: TimeSender,
         }
+        if again:
+            self.plain |= {shapes.FloatType: FloatSender, shapes.DecimalType: DecimalSender}
         if wide:
             self.plain[shapes.IntType] = IntSender
         self.classes: dict[Any, Any] = {}

@@ -18,7 +18,7 @@ from ..senders import Sender
 from .carried import Readers
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers, encode_parts
-from .wide import decode_wide, encode_wide, may_be_wide, or_again
+from .wide import decode_wide, encode_wide, may_be_wide, or_again, takes_wide
 
 __all__ = ["UNKNOWN", "arguments_coding"]
 
@@ -58,8 +58,10 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     encode: Any = encoder(form, [parameter.type.shape for parameter in parameters])
     carried = carried_readers(parameter.type.shape for parameter in parameters)
     hashed = together(crossing.hashed for crossing in crossings)
-    wide = not references and may_be_wide([parameter.type.shape for parameter in parameters], hashed)
-    wide_senders = functools.cache(lambda: _wide_senders(parameters))
+    types = [parameter.type.shape for parameter in parameters]
+    wide = not references and may_be_wide(types, hashed)
+    second = wide or (not references and takes_wide(types))
+    second_senders = functools.cache(lambda: _second_senders(parameters, wide=wide))
     made: Any = functools.partial(decoder, annotation, form, carried)
     decode = made(references=references, for_loop=for_loop)
     uncounted: Any = functools.partial(made, references=True, for_loop=for_loop, counted=False)
@@ -71,15 +73,16 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     )
     encode_named = _named_encoder(by_name, {name: each.sender for name, each in by_name.items()})
     decode_named = _named_decoder(parameters, carried, references=references, for_loop=for_loop)
+    if second:
+        encode_named = or_again(encode_named, encode_wide(lambda: _named_encoder(by_name, second_senders())))
     if wide:
         wide_named: Any = functools.partial(_named_decoder, parameters, carried, wide=True)
-        encode_named = or_again(encode_named, encode_wide(lambda: _named_encoder(by_name, wide_senders())))
         decode_named = or_again(
             decode_named, decode_wide(lambda: wide_named(references=False, for_loop=for_loop), hashed)
         )
 
-    def wide_encoder() -> Any:
-        return sending.group_seen_to(encode, coded, [wide_senders()[name] for name in coded])
+    def second_encoder() -> Any:
+        return sending.group_seen_to(encode, coded, [second_senders()[name] for name in coded])
 
     return ArgumentsCoding(
         names=names,
@@ -93,10 +96,10 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
             coded if len(values) == len(coded) else names,
             error,
             values,
-            wide_senders() if wide else data,
+            second_senders() if second else data,
         ),
         decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=again),
-        encode_again=encode_wide(wide_encoder) if wide else None,
+        encode_again=encode_wide(second_encoder) if second else None,
         decode_again=decode_wide(lambda: made(references=False, for_loop=for_loop, wide=True), hashed)
         if wide
         else None,
@@ -113,8 +116,10 @@ def _unknown(name: str) -> ParameterType:
     )
 
 
-def _wide_senders(parameters: Sequence[ParameterType]) -> dict[str, Sender | None]:
-    return {each.name: sending.sender(each.type.shape, each.type.annotation, wide=True) for each in parameters}
+def _second_senders(parameters: Sequence[ParameterType], *, wide: bool) -> dict[str, Sender | None]:
+    return {
+        each.name: sending.sender(each.type.shape, each.type.annotation, again=True, wide=wide) for each in parameters
+    }
 
 
 def _named_encoder(

@@ -12,7 +12,7 @@ from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers
-from .wide import decode_wide, encode_wide, may_be_wide
+from .wide import decode_wide, encode_wide, may_be_wide, takes_wide
 
 __all__ = ["Msgpack"]
 
@@ -46,6 +46,7 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     make_uncounted: Any = partial(made, references=True, for_loop=for_loop, counted=False)
     again = decoded_again(decode, form, uncounted=make_uncounted if type_.services else None)
     wide = not type_.services and may_be_wide([type_.shape], crossing.hashed)
+    takes = not type_.services and takes_wide([type_.shape])
     return ValueCoding(
         form=form,
         encode=encode and sending.seen_to(encode, crossing.sender),
@@ -53,9 +54,9 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
         decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, again),
         encode_again=encode_wide(
-            lambda: sending.seen_to(encode, sending.sender(type_.shape, type_.annotation, wide=True))
+            lambda: sending.seen_to(encode, sending.sender(type_.shape, type_.annotation, again=True, wide=wide))
         )
-        if encode is not None and wide
+        if encode is not None and (wide or takes)
         else None,
         decode_again=decode_wide(partial(made, references=False, for_loop=for_loop, wide=True), crossing.hashed)
         if wide

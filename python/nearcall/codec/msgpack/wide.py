@@ -17,7 +17,7 @@ from ..._core import check_keys
 from ..hashed import ANYTHING, ANYTHING_AND_SETS, HashedKeys
 from ..shape import walk
 
-__all__ = ["decode_wide", "encode_wide", "may_be_wide", "or_again"]
+__all__ = ["decode_wide", "encode_wide", "may_be_wide", "or_again", "takes_wide"]
 
 _LONGEST: Final = 128 << 10
 """The most bytes of a message with such ints. What is made of it meanwhile is not counted, and each int takes some
@@ -42,6 +42,11 @@ def may_be_wide(types: Iterable[shapes.Type], hashed: HashedKeys | None) -> bool
     return bool(found) and not any(getattr(node, "multiple_of", None) for node in found)
 
 
+def takes_wide(types: Iterable[shapes.Type]) -> bool:
+    """Whether ints beyond 64 bits may be given for other numbers, and arrive as these."""
+    return any(isinstance(node, (shapes.FloatType, shapes.DecimalType)) for type_ in types for node in walk(type_))
+
+
 def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Callable[..., Any]:
     """What encodes a value that was refused once more.
 
@@ -56,7 +61,7 @@ def encode_wide(make: Callable[[], Callable[[Any], Any]]) -> Callable[..., Any]:
                 raise error
             encoded = made()(value)
             body: bytes = encoded if isinstance(encoded, bytes) else encoded[0]
-            if len(body) > _LONGEST:
+            if len(body) > _LONGEST and _MARK in body:
                 raise ValueError(
                     f"with an int beyond 64 bits in it, a message has at most {_LONGEST >> 10} KiB beside its buffers; "
                     f"this one has {len(body) >> 10}: send such ints as bytes"
