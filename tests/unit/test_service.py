@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
@@ -171,6 +172,10 @@ def test_a_type_defined_further_down_is_found_at_first_use() -> None:
     assert methods(Early)["get"].reply.type_name == "Late"
 
 
+class Vast(enum.IntEnum):
+    ONE = 2**70
+
+
 @dataclass
 class Late:
     x: int
@@ -325,6 +330,12 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
 
     @refused("Bad.m(): the result 'Self' cannot be sent: Self is not looked up; write the name of the class, in quotes")
     def m23(self) -> Self: ...
+
+    @refused(
+        "Bad.m(): parameter 'a: Vast | None' cannot be sent: the ints of an enum, a Literal or a tag are within -2**63 "
+        "to 2**63 - 1, and one is not: make it a text, or shorter"
+    )
+    def m24(self, a: Vast | None) -> None: ...
 
     @refused("Bad.m(): its first parameter, 'a: int', would be the object itself; write self before it")
     def m17(a: int) -> int: ...

@@ -46,7 +46,7 @@ def told_apart(annotation: Any, types: dict[type, CarriedType]) -> Any:
 def _is_supported(annotation: Any) -> bool:
     try:
         shapes.type_info(annotation)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # the second for ints that are too long in an enum
         return False
     return True
 

@@ -157,6 +157,11 @@ def _one_line(problem: Exception) -> str:
     if "unions containing a custom type" in text:
         kind = text.rpartition(" - type ")[2].removesuffix(" is not supported")
         return f"{kind} may not be a union: beside a service or an array only None may stand; take them as two"
+    if isinstance(problem, NotImplementedError) and "2**63" in text:
+        return (
+            "the ints of an enum, a Literal or a tag are within -2**63 to 2**63 - 1, and one is not: make it a text, "
+            "or shorter"
+        )
     if text.startswith(("Type 'typing.Self'", "Type 'typing_extensions.Self'")):
         return "Self is not looked up; write the name of the class, in quotes"
     if text == f"Type '{any!r}' is not supported":
