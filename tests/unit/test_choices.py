@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, cast
 
 import attrs
 import msgspec
@@ -38,7 +38,7 @@ class B:
 class Deep:
     value: str | bytes
     b: B | None = None
-    number: int = 3
+    number: Annotated[int, msgspec.Meta(le=100)] = 3
 
     def __post_init__(self) -> None:
         if self.number == 9:
@@ -151,6 +151,7 @@ def test_others_are_refused_with_their_place(choices: Any) -> None:
             "argument 'value' at [0].b.children[1]: expected A | B, got int",
         ),
         (lambda: choices.deep([refused]), "nine is refused"),
+        (lambda: choices.deep([Deep("a"), Deep("b", number=101)]), "argument 'value' at [1].number: expected int <= 100"),
     ]
     for call, message in calls:
         with pytest.raises(InvalidArgument) as caught:
@@ -168,10 +169,10 @@ def test_a_client_without_the_class_names_the_member() -> None:
         ("a", "expected {'str': ...} or {'bytes': ...}, as which str | bytes travels, got str"),
         ({}, "it has 0 of str, bytes, not one"),
         ({"str": "a", "bytes": b"b"}, "it has 2 of str, bytes, not one"),
-        ({"str": 3}, "expected str, got int, at .str of it"),
+        ({"str": 3}, "argument 'value' at .str: expected str, got int"),
         (
             {"bytes": "eA=="},
-            "expected bytes, got str, at .bytes of it",
+            "argument 'value' at .bytes: expected bytes, got str",
         ),  # no text stands for bytes, in base64 or otherwise
     ):
         with pytest.raises(InvalidArgument) as caught:

@@ -35,7 +35,7 @@ class Again(Protocol):
 
 
 # Compiled where they are used, because compiling takes longer than importing this file.
-_PATH = r" - at (?P<key>`key` in |`key in )?`?\$(?P<path>.*)`$"
+_PATH = r"(?s)^(?P<rest>.*) - at (?P<key>`key` in |`key in )?`?\$(?P<path>[^`]*)`$"
 _QUOTED = r"`([^`]*)`"
 _NULL = r"\bnull\b"
 _INDEX = r"^\[(\d+)\](.*)$"
@@ -207,10 +207,13 @@ def reason(error: BaseException) -> str:
         return "a str is not valid UTF-8"
     if isinstance(error, BufferError):
         return "the buffer is not C-contiguous: copy it first"
+    return _in_words(str(error)) or type(error).__name__
+
+
+def _in_words(text: str) -> str:
     # Between backquotes, msgspec writes types, such as `int | null`.
-    words = re.sub(_QUOTED, lambda found: re.sub(_NULL, "None", found[1]), str(error))
-    text = " ".join(words.replace("`", "").split())
-    return text or type(error).__name__
+    words = re.sub(_QUOTED, lambda found: re.sub(_NULL, "None", found[1]), text)
+    return " ".join(words.replace("`", "").split())
 
 
 def _located(
@@ -246,12 +249,13 @@ def _shown_key(key: object) -> str:
 
 def _split(error: BaseException) -> tuple[str, str, bool]:
     """An error's message in lower case, the path in it, if any, and whether it is a key of what is there."""
-    path, is_key = "", False
-    if found := re.search(_PATH, str(error)):
-        path, is_key = found["path"], found["key"] is not None
-    message = reason(error)
-    if found:
-        message = message.rpartition(" - at ")[0]
+    path, is_key, rest = "", False, str(error)
+    # For each class that stands for another there is one path more, the outermost at the end.
+    while not is_key and (found := re.match(_PATH, rest)):
+        path, is_key, rest = path + found["path"], found["key"] is not None, found["rest"]
+    message = _in_words(rest) or reason(error)
+    if not isinstance(error, msgspec.MsgspecError):
+        message = reason(error)
     if isinstance(error, msgspec.MsgspecError) and not message.startswith("MessagePack"):
         message = message[:1].lower() + message[1:]
     return message, path, is_key

@@ -88,9 +88,12 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
         try:
             carried = convert(value)
         except msgspec.ValidationError as problem:
-            # msgspec puts the place in the message behind what this says.
             if form is not None and not isinstance(value, dict):
                 raise RefusedError(f"expected {form}, as which {name} travels, got {describe_value(value)}") from None
+            if not node.carried.is_named:
+                # Nobody has declared that it travels. Here ends a path, and msgspec puts the one before it behind.
+                raise RefusedError(str(problem)) from users_error(problem)
+            # msgspec puts the place in the message behind what this says.
             text = re.sub(_PLACE, lambda found: f", at {found['where']} of it", str(problem))
             raise RefusedError(f"what {name} travels as: {text[:1].lower()}{text[1:]}") from users_error(problem)
         return make(carried)
