@@ -187,3 +187,29 @@ def test_no_float_equals_it() -> None:
             carry_arguments(TAKE, TAKE, ([1.0, value], right, [], []))
         with pytest.raises(InvalidArgument, match=r"argument 'one' at .rate: no float equals \d+"):
             carry_arguments(TAKE, TAKE, ([], Rate(value, {}), [], []))
+
+
+@dataclass
+class Counts:
+    number: int
+    by: dict[str, int]
+
+
+@service
+class Counting:
+    def take(self, counts: Counts, named: dict[str, int]) -> Counts: ...
+
+
+def test_beside_one_the_key_of_a_wrong_value_is_told() -> None:
+    coding = {method.name: method for method in plan_of(Counting).methods}["take"].arguments.coding
+    again: Any = coding.decode_again
+    for sent, where in (
+        (({"number": wide(2**70), "by": {"a": 1, "b": "x"}}, {}), "argument 'counts' at .by['b']: expected int, got str"),
+        (({"number": 1, "by": {}}, {"c": wide(2**70), "d": "x", "e": 1}), "argument 'named' at ['d']: expected int, got str"),
+    ):  # fmt: skip
+        body = msgspec.msgpack.encode(sent)
+        with pytest.raises(msgspec.ValidationError) as first:
+            coding.decode(body)
+        with pytest.raises(msgspec.ValidationError) as second:
+            again(first.value, body)
+        assert where in coding.decode_error(second.value, body).message

@@ -18,7 +18,7 @@ from ..senders import Sender
 from .carried import Readers
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers, encode_parts
-from .wide import decode_wide, encode_wide, may_be_wide, or_again, takes_wide
+from .wide import decode_wide, encode_wide, may_be_wide, or_again, refused_twice, takes_wide
 
 __all__ = ["UNKNOWN", "arguments_coding"]
 
@@ -73,9 +73,11 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     )
     encode_named = _named_encoder(by_name, {name: each.sender for name, each in by_name.items()})
     decode_named = _named_decoder(parameters, carried, references=references, for_loop=for_loop)
+    decode_again = None
     if second:
         encode_named = or_again(encode_named, encode_wide(lambda: _named_encoder(by_name, second_senders())))
     if wide:
+        decode_again = decode_wide(lambda: made(references=False, for_loop=for_loop, wide=True), hashed)
         wide_named: Any = functools.partial(_named_decoder, parameters, carried, wide=True)
         decode_named = or_again(
             decode_named, decode_wide(lambda: wide_named(references=False, for_loop=for_loop), hashed)
@@ -98,11 +100,9 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
             values,
             second_senders() if second else data,
         ),
-        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=again),
+        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=refused_twice(again, decode_again, form)),
         encode_again=encode_wide(second_encoder) if second else None,
-        decode_again=decode_wide(lambda: made(references=False, for_loop=for_loop, wide=True), hashed)
-        if wide
-        else None,
+        decode_again=decode_again,
         hashed=hashed,
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,

@@ -12,7 +12,7 @@ from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import carried_readers
-from .wide import decode_wide, encode_wide, may_be_wide, takes_wide
+from .wide import decode_wide, encode_wide, may_be_wide, refused_twice, takes_wide
 
 __all__ = ["Msgpack"]
 
@@ -47,20 +47,21 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     again = decoded_again(decode, form, uncounted=make_uncounted if type_.services else None)
     wide = not type_.services and may_be_wide([type_.shape], crossing.hashed)
     takes = not type_.services and takes_wide([type_.shape])
+    decode_again = None
+    if wide:
+        decode_again = decode_wide(partial(made, references=False, for_loop=for_loop, wide=True), crossing.hashed)
     return ValueCoding(
         form=form,
         encode=encode and sending.seen_to(encode, crossing.sender),
         decode=decode,
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
-        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, again),
+        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, refused_twice(again, decode_again, form)),
         encode_again=encode_wide(
             lambda: sending.seen_to(encode, sending.sender(type_.shape, type_.annotation, again=True, wide=wide))
         )
         if encode is not None and (wide or takes)
         else None,
-        decode_again=decode_wide(partial(made, references=False, for_loop=for_loop, wide=True), crossing.hashed)
-        if wide
-        else None,
+        decode_again=decode_again,
         hashed=crossing.hashed,
         weights=crossing.weights,
         references=bool(type_.services),

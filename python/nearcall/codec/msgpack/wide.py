@@ -14,10 +14,12 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..._core import check_keys
+from ..explain import Again
 from ..hashed import ANYTHING, ANYTHING_AND_SETS, HashedKeys
+from ..protocol import PARTS
 from ..shape import walk
 
-__all__ = ["decode_wide", "encode_wide", "may_be_wide", "or_again", "takes_wide"]
+__all__ = ["decode_wide", "encode_wide", "may_be_wide", "or_again", "refused_twice", "takes_wide"]
 
 _LONGEST: Final = 128 << 10
 """The most bytes of a message with such ints. What is made of it meanwhile is not counted, and each int takes some
@@ -93,6 +95,20 @@ def decode_wide(make: Callable[[], Callable[..., Any]], hashed: HashedKeys | Non
             del error  # whose traceback has this frame: a circle would keep the memory of the buffers
 
     return decode
+
+
+def refused_twice(again: Again | None, decode_again: Callable[..., Any] | None, form: str) -> Again | None:
+    """What decodes a message once more that was refused twice, as both attempts did."""
+    if again is None or decode_again is None:
+        return again
+
+    def both(body: bytes, /, *, buffers: list[memoryview]) -> Any:
+        try:
+            return again(body, buffers=buffers)
+        except Exception as error:
+            return decode_again(error, body, buffers) if form == PARTS else decode_again(error, body)
+
+    return both
 
 
 def or_again(run: Callable[..., Any], again: Callable[..., Any] | None) -> Callable[..., Any]:
