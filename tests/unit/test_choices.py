@@ -151,7 +151,10 @@ def test_others_are_refused_with_their_place(choices: Any) -> None:
             "argument 'value' at [0].b.children[1]: expected A | B, got int",
         ),
         (lambda: choices.deep([refused]), "nine is refused"),
-        (lambda: choices.deep([Deep("a"), Deep("b", number=101)]), "argument 'value' at [1].number: expected int <= 100"),
+        (
+            lambda: choices.deep([Deep("a"), Deep("b", number=101)]),
+            "argument 'value' at [1].number: expected int <= 100",
+        ),
     ]
     for call, message in calls:
         with pytest.raises(InvalidArgument) as caught:

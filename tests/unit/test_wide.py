@@ -183,7 +183,7 @@ def test_a_long_list_of_floats_may_have_one() -> None:
 def test_no_float_equals_it() -> None:
     right = Rate(1.0, {})
     for value in (2**100 + 1, 10**400):
-        with pytest.raises(InvalidArgument, match=r"argument 'rates' at \[1\]: no float equals \d+.*: send float\(...\)"):
+        with pytest.raises(InvalidArgument, match=r"'rates' at \[1\]: no float equals \d+.*: send float\(...\)"):
             carry_arguments(TAKE, TAKE, ([1.0, value], right, [], []))
         with pytest.raises(InvalidArgument, match=r"argument 'one' at .rate: no float equals \d+"):
             carry_arguments(TAKE, TAKE, ([], Rate(value, {}), [], []))
@@ -204,12 +204,12 @@ def test_beside_one_the_key_of_a_wrong_value_is_told() -> None:
     coding = {method.name: method for method in plan_of(Counting).methods}["take"].arguments.coding
     again: Any = coding.decode_again
     for sent, where in (
-        (({"number": wide(2**70), "by": {"a": 1, "b": "x"}}, {}), "argument 'counts' at .by['b']: expected int, got str"),
-        (({"number": 1, "by": {}}, {"c": wide(2**70), "d": "x", "e": 1}), "argument 'named' at ['d']: expected int, got str"),
-    ):  # fmt: skip
+        (({"number": wide(2**70), "by": {"a": 1, "b": "x"}}, {}), "'counts' at .by['b']"),
+        (({"number": 1, "by": {}}, {"c": wide(2**70), "d": "x", "e": 1}), "'named' at ['d']"),
+    ):
         body = msgspec.msgpack.encode(sent)
         with pytest.raises(msgspec.ValidationError) as first:
             coding.decode(body)
         with pytest.raises(msgspec.ValidationError) as second:
             again(first.value, body)
-        assert where in coding.decode_error(second.value, body).message
+        assert f"argument {where}: expected int, got str" in coding.decode_error(second.value, body).message

@@ -100,7 +100,9 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
             values,
             second_senders() if second else data,
         ),
-        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=refused_twice(again, decode_again, form)),
+        decode_error=functools.partial(
+            explain.explain_decode_error, method, coded, decode=refused_twice(again, decode_again, form)
+        ),
         encode_again=encode_wide(second_encoder) if second else None,
         decode_again=decode_again,
         hashed=hashed,

@@ -55,7 +55,9 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
         encode=encode and sending.seen_to(encode, crossing.sender),
         decode=decode,
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
-        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, refused_twice(again, decode_again, form)),
+        decode_error=explain.explain_value_decode_error(
+            roles.noun, type_.name, roles.receiver_error, refused_twice(again, decode_again, form)
+        ),
         encode_again=encode_wide(
             lambda: sending.seen_to(encode, sending.sender(type_.shape, type_.annotation, again=True, wide=wide))
         )
