@@ -191,7 +191,9 @@ class Sub(Node):
         (lambda: Node(a=2**31), "a: an int that is not within -2147483648 to 2147483647"),
         (lambda: Node(a=True), "a: expected int, got bool"),
         (lambda: Node(anything=(1,)), "anything: tuple has no counterpart in JSON"),
-        (lambda: Node(anything={"x": [2**60 + 1]}), r"anything\['x'\]\[0\]: an int that no double equals"),
+        (lambda: Node(anything={"x": [2**53 + 1]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
+        (lambda: Node(anything={"x": [2**53 + 2]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
+        (lambda: Node(anything={"x": [2**70]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
         (lambda: Node(anything={"x": [-(2**63)]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
         (lambda: Node(table={"a": 1}), r"table\['a'\]: expected int, got str"),  # type: ignore[dict-item]
         (lambda: Node(kids=None), "kids: expected list, got None"),  # type: ignore[arg-type]

@@ -24,12 +24,16 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
     } else if let Ok(text) = value.cast_exact::<PyString>() {
         out.tag(TEXT, Scalar::String.wire_type());
         out.text(utf8(text)?);
-    } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
-        let number = double(value)?;
-        // It would arrive as a float.
-        if value.is_exact_instance_of::<PyInt>() && json::whole(number).is_none() {
+    } else if value.is_exact_instance_of::<PyInt>() {
+        // A longer one would arrive as a float, or as another int.
+        let exact = value.extract::<i64>().ok().filter(|int| json::whole(*int as f64) == Some(*int));
+        let Some(int) = exact else {
             return Err(Trouble::misfit("an int of more than 53 bits where Any is declared: send it as str"));
-        }
+        };
+        out.tag(NUMBER, Scalar::Double.wire_type());
+        out.number(int as f64);
+    } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+        let number = float.value();
         if O::JSON && !number.is_finite() {
             return Err(Trouble::misfit(format!("{number} is no number in JSON: send it as str, or declare float")));
         }
@@ -69,15 +73,6 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
         )));
     }
     Ok(())
-}
-
-/// A float or an int as a double, if a double can equal it.
-pub(super) fn double(value: &Bound<'_, PyAny>) -> Result<f64> {
-    if let Ok(float) = value.cast::<PyFloat>() {
-        return Ok(float.value());
-    }
-    let exact = value.extract::<i64>().ok().filter(|int| (*int as f64) as i128 == i128::from(*int));
-    exact.map(|int| int as f64).ok_or_else(|| Trouble::misfit("an int that no double equals: send it as str"))
 }
 
 /// The value of an encoded `Value`. Whole numbers arrive as `int`, as Protobuf's JSON mapping has it.

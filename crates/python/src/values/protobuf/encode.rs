@@ -380,15 +380,20 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
 
     #[inline]
     fn float(&mut self, element: &Element, scalar: Scalar, value: &Bound<'py, PyAny>) -> Result<()> {
-        let number = if value.is_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
-            anything::double(value)?
+        let number = if let Ok(float) = value.cast::<PyFloat>() {
+            float.value()
+        } else if value.is_exact_instance_of::<PyInt>() {
+            whole_float(value)?
         } else if value.is_exact_instance_of::<PyBool>() || is_text(value) {
             return Err(misfit(element, value));
         } else {
             let float = value.run_method(intern!(self.py, "__float__"), []).map_err(|_| misfit(element, value))?;
             let number = float.cast::<PyFloat>().map_err(|_| misfit(element, value))?.value();
             if !number.is_nan() && !value.eq(float).map_err(raised)? {
-                return Err(Trouble::misfit(format!("a {} that no double equals", type_name(value))));
+                return Err(Trouble::misfit(format!(
+                    "a {} that no float equals: send float(...) of it",
+                    type_name(value)
+                )));
             }
             number
         };
@@ -397,6 +402,20 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         }
         self.out.float(scalar, number);
         Ok(())
+    }
+}
+
+/// The float that equals an int.
+fn whole_float(value: &Bound<'_, PyAny>) -> Result<f64> {
+    if let Ok(int) = value.extract::<i64>()
+        && (int as f64) as i128 == i128::from(int)
+    {
+        return Ok(int as f64);
+    }
+    // One beyond all floats raises an error.
+    match value.extract::<f64>() {
+        Ok(number) if value.eq(number).map_err(raised)? => Ok(number),
+        _ => Err(Trouble::misfit("an int that no float equals: send float(...) of it")),
     }
 }
 
