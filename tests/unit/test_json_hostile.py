@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import enum
 import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -45,6 +47,7 @@ class Node(msgspec.Struct):
     color: Color | None = None
     when: datetime.datetime | None = None
     took: datetime.timedelta | None = None
+    price: decimal.Decimal = decimal.Decimal(0)
     either: int | str | None = None
     long_name: int = 0
 
@@ -112,6 +115,10 @@ MANY = 1_000_000
         ('{"flag":"true"}', "flag: expected bool, got a text"),
         ('{"color":"BLUE"}', "color: Color has no member 'BLUE'"),
         ('{"color":7}', "color: Color has no member 7"),
+        ('{"color":0}', "color: Color has no member 0"),
+        ('{"price":1.5}', "price: expected Decimal, got a number: send a text"),
+        ('{"price":"x"}', "price: 'x' is no decimal number"),
+        ('{"price":"1_0"}', "price: '1_0' is no decimal number"),
         ('{"color":99999999999}', "color: an int that is not within"),
         ('{"when":"yesterday"}', "when: the text is no point in time"),
         ('{"when":0}', "when: expected datetime, got a number"),
@@ -245,8 +252,8 @@ def test_the_deepest_text_fits_a_small_stack() -> None:
         ('{"longName":1}', Node(long_name=1)),
         ('{"long_name":"1"}', Node(long_name=1)),
         (
-            '{"when":"2030-01-01T00:00:00.000000999+00:00"}',
-            Node(when=datetime.datetime(2030, 1, 1, tzinfo=datetime.timezone.utc)),
+            '{"when":"2030-01-01T00:00:00.000001+00:00"}',
+            Node(when=datetime.datetime(2030, 1, 1, microsecond=1, tzinfo=datetime.timezone.utc)),
         ),
         ('{"anything":{"a":[1152921504606846977,0.5,"\\u0000"]}}', Node(anything={"a": [2**60 + 1, 0.5, "\0"]})),
         (' { "text" : "\\u00e9\\ud83d\\ude00" } ', Node(text="é😀")),
@@ -320,8 +327,13 @@ def _loop() -> Any:
         (_loop, "more than 100 messages are within each other, or a value holds itself"),
         (lambda: Node(a=2**31), "a: an int that is not within -2147483648 to 2147483647"),
         (lambda: Node(text="\ud800"), "text: a str holds a lone surrogate"),
-        (lambda: Node(anything={"x": [2**60 + 1]}), r"anything\['x'\]\[0\]: an int that no double equals"),
+        (lambda: Node(anything={"x": [2**53 + 1]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
+        (lambda: Node(anything={"x": [2**53 + 2]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
+        (lambda: Node(anything={"x": [2**70]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
         (lambda: Node(anything={"x": [-(2**63)]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
+        (lambda: Node(ratio=2**53 + 1), "ratio: an int that no float equals: send float"),
+        (lambda: Node(ratio=2**70 + 1), "ratio: an int that no float equals: send float"),
+        (lambda: Node(ratio=10**400), "ratio: an int that no float equals: send float"),
         (lambda: Node(anything=[float("nan")]), r"anything\[0\]: NaN is no number in JSON"),
         (lambda: Node(anything={1: 2}), "anything: a dict where Any is declared has keys of type str"),
         (lambda: Node(table={"a": 1}), r"table\['a'\]: expected int, got str"),  # type: ignore[dict-item]
@@ -395,3 +407,42 @@ def test_names_that_are_skipped_let_other_threads_work() -> None:
     thread.join()
     before, _, after = results
     assert after > before
+
+
+@pytest.mark.parametrize("value", [3, -(2**53), 2**63, -(2**63), 2**64, 2**100, -(2**1000)])
+def test_an_int_is_given_for_a_float(value: int) -> None:
+    for codec in (NODE, STRICT):
+        found = codec.decode(codec.encode(Node(ratio=value)), MANY).ratio
+        assert (found, type(found)) == (value, float)
+
+
+@dataclass
+class Point:
+    x: int = 0
+
+
+class Defaults(msgspec.Struct):
+    big: int | None = 2**40
+    table: dict[str, int] | None = msgspec.field(default_factory=lambda: {"a": 1})
+    small: int = 3
+    none: int | None = None
+    point: Point = msgspec.field(default_factory=Point)
+
+
+def test_null_is_none_where_people_write() -> None:
+    strict, lenient = codec_of(Defaults, strict=True), codec_of(Defaults)
+    text = b'{"big":null,"table":null,"small":null,"none":null,"point":null}'
+    assert strict.decode(text, MANY) == Defaults(None, None)
+    assert strict.decode(b'{"big":{},"table":{}}', MANY) == Defaults(None, None)
+    assert strict.decode(b'{"big":{"value":"5"},"table":{"value":{"value":{"b":2}}}}', MANY) == Defaults(5, {"b": 2})
+    # Elsewhere it is Protobuf's, for which the fields are absent.
+    assert lenient.decode(text, MANY) == Defaults()
+
+
+def test_times_finer_than_pythons_are_refused_where_people_write() -> None:
+    for text in ('{"when":"2024-02-29T12:00:00.123456789Z"}', '{"took":"-0.000000001s"}'):
+        with pytest.raises(CodingError, match="more than six digits of a second, which Python does not hold: round"):
+            STRICT.decode(text.encode(), MANY)
+        NODE.decode(text.encode(), MANY)
+    when = STRICT.decode(b'{"when":"2024-02-29T12:00:00.123456000Z"}', MANY).when
+    assert when.microsecond == 123456

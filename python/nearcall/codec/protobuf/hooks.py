@@ -31,9 +31,11 @@ def _of(cls: type, show: Callable[[Any], str]) -> Callable[[Any], str]:
 
 def _decimal(text: str) -> decimal.Decimal:
     try:
+        if "_" in text:  # Python skips it
+            raise decimal.InvalidOperation
         return decimal.Decimal(text)
     except decimal.InvalidOperation:
-        raise ValueError(f"'{short_repr(text)}' is no decimal number") from None
+        raise ValueError(f"{short_repr(text)} is no decimal number") from None
 
 
 TEXTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {

@@ -190,14 +190,15 @@ impl<'a, 'py> Reading<'a, 'py> {
     /// A value that holds no others, or one that is of the wrong kind.
     #[inline]
     fn single(&mut self, expected: Expected<'a>, token: &Token<'_>) -> Result<Found<'py>> {
+        if let (Expected::Field(field), Token::Null) = (expected, token) {
+            return self.null(field);
+        }
         let making = &mut self.making;
         match (expected, token) {
             (Expected::Anything, token) => {
                 making.budget.charge(weight(token))?;
                 plain(making.py, token).map(Found::Value)
             }
-            // `null`: as if the field were absent.
-            (Expected::Field(_), Token::Null) => Ok(Found::Empty),
             (Expected::Field(field), token) => match field.shape {
                 Shape::Implicit | Shape::Presence => scalar(making, &field.element, token).map(Found::Value),
                 Shape::Map(_) => Err(misfit("an object", token)),
@@ -206,6 +207,23 @@ impl<'a, 'py> Reading<'a, 'py> {
             (Expected::Element(element), token) => scalar(making, element, token).map(Found::Value),
             (Expected::Whole(_), token) => Err(misfit("an object", token)),
         }
+    }
+
+    /// What `null` stands for in the place of a field. For Protobuf the field is absent. Who writes JSON by hand means
+    /// `None`, where the field has a message for it because its default is another.
+    #[cold]
+    fn null(&mut self, field: &'a Field) -> Result<Found<'py>> {
+        let making = &mut self.making;
+        let (py, plan) = (making.py, making.plan);
+        if let (true, Shape::Implicit | Shape::Presence, &Kind::Message(index)) =
+            (making.strict, &field.shape, &field.element.kind)
+            && let message @ Message { form: Form::Only, .. } = &plan.messages[index]
+            && message.fields[0].left_out.iter().any(|each| each.is_none(py))
+        {
+            let none = making.assemble(message, None, |_, _, _| Ok(Found::Empty))?;
+            return making.seen(&field.element, none).map(Found::Value);
+        }
+        Ok(Found::Empty)
     }
 
     /// The fields of a message whose bracket was read.
@@ -363,11 +381,26 @@ fn scalar<'py>(making: &mut Making<'_, 'py>, element: &Element, token: &Token<'_
         (Kind::Scalar(scalar), token) if scalar.range().is_some() => {
             return making.number(element, integer(element, *scalar, token)?);
         }
-        (Kind::Timestamp, Token::Text(text)) => times::datetime(py, json::timestamp(text)?)?,
-        (Kind::Duration, Token::Text(text)) => times::timedelta(py, json::duration(text)?)?,
+        (Kind::Timestamp, Token::Text(text)) => times::datetime(py, in_micros(making, json::timestamp(text)?)?)?,
+        (Kind::Duration, Token::Text(text)) => times::timedelta(py, in_micros(making, json::duration(text)?)?)?,
+        (Kind::Scalar(Scalar::String | Scalar::Bytes) | Kind::Timestamp | Kind::Duration, Token::Number(_)) => {
+            return Err(Trouble::misfit(format!("expected {}, got a number: send a text", element.name)));
+        }
         (_, token) => return Err(misfit(&element.name, token)),
     };
     making.seen(element, value)
+}
+
+/// Seconds and nanoseconds of a time. What Python does not hold of it is refused where people write it. Elsewhere it is
+/// cut off, as of Protobuf's bytes: other languages send nanoseconds with every time, and those who read it here cannot
+/// change that.
+fn in_micros(making: &Making<'_, '_>, time: (i64, i64)) -> Result<(i64, i64)> {
+    if making.strict && time.1 % 1000 != 0 {
+        return Err(Trouble::misfit(
+            "more than six digits of a second, which Python does not hold: round to microseconds",
+        ));
+    }
+    Ok(time)
 }
 
 fn float(element: &Element, token: &Token<'_>) -> Result<f64> {

@@ -206,6 +206,7 @@ impl<'a, 'py> Making<'a, 'py> {
             Kind::Scalar(Scalar::Bytes) => self.seen(element, PyBytes::new(py, b"").into_any()),
             Kind::Scalar(Scalar::Float | Scalar::Double) => self.number(element, Number::Float(0.0)),
             Kind::Scalar(Scalar::Bool) => self.number(element, Number::Bool(false)),
+            Kind::Enum(members) if !members.by_number.contains_key(&0) => Err(Trouble::misfit("is missing")),
             Kind::Scalar(_) | Kind::Enum(_) => self.number(element, Number::Int(0)),
             _ => Err(Trouble::misfit("is missing")),
         }
@@ -279,7 +280,8 @@ impl<'a, 'py> Making<'a, 'py> {
                 let member = i32::try_from(number).ok().and_then(|number| members.by_number.get(&number));
                 match member {
                     Some(member) => member.bind(py).clone(),
-                    None if number == 0 => return Err(Trouble::misfit("is missing")),
+                    // It stands for no value: an open enum makes nothing of it.
+                    None if number == 0 => return Err(no_member(element, 0)),
                     None => self.made_by_class(element, members, number)?,
                 }
             }
@@ -293,7 +295,7 @@ impl<'a, 'py> Making<'a, 'py> {
     /// The member that an open enum makes of a number.
     #[cold]
     fn made_by_class(&self, element: &Element, members: &Members, number: i128) -> Result<Bound<'py, PyAny>> {
-        let unknown = || Trouble::misfit(format!("{} has no member {number}", element.name));
+        let unknown = || no_member(element, number);
         let (Ok(number), Some(class)) = (i32::try_from(number), &members.open) else { return Err(unknown()) };
         let made = class.bind(self.py).run([&int(self.py, number.into())]).map_err(|error| refused(self.py, error))?;
         // The class may return another member: then the received value is not the sent one.
@@ -359,6 +361,11 @@ fn new_object<'py>(class: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 pub(super) fn is_message(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::Timestamp | Kind::Duration | Kind::Any)
+}
+
+#[cold]
+fn no_member(element: &Element, number: i128) -> Box<Trouble> {
+    Trouble::misfit(format!("{} has no member {number}", element.name))
 }
 
 #[cold]
