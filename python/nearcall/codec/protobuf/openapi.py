@@ -262,11 +262,11 @@ class _Writer:
         if field not in self._defaults:
             return schema
         default = self._defaults[field]
-        if not _has_infinite(field, default):
+        if field.element.kind not in ("float", "double") or not isinstance(default, str):
             return schema | {"default": default}
-        # Generators of clients write the text into their code as if it were a number.
-        told = f"default {default if isinstance(default, str) else json.dumps(default)}"
-        return schema | {"description": ", ".join([*filter(None, [schema.get("description")]), told])}
+        # It is infinite or NaN. Generators of clients write the text into their code as if it were a number.
+        told = [schema["description"]] if "description" in schema else []
+        return schema | {"description": ", ".join([*told, f"default {default}"])}
 
     def _of_shape(self, field: Field) -> dict[str, Any]:
         schema = self._of_element(field.element)
@@ -336,14 +336,6 @@ def _limited(element: Element, limits: dict[str, Any]) -> dict[str, Any]:
 def _counts(field: Field, what: str) -> dict[str, int]:
     """The limits of how many a field holds: ``minItems``, or ``minProperties``."""
     return {f"{name.partition('_')[0]}{what}": limit for name, limit in field.limits.items()}
-
-
-def _has_infinite(field: Field, default: Any) -> bool:
-    """Whether floats that are no numbers in JSON are in the default of a field."""
-    if field.element.kind not in ("float", "double"):
-        return False
-    held = default.values() if isinstance(default, dict) else default if isinstance(default, list) else [default]
-    return any(isinstance(each, str) for each in held)
 
 
 def _described(doc: str | None) -> dict[str, str]:
