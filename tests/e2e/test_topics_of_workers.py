@@ -117,6 +117,31 @@ def test_a_new_subscriber_gets_the_last_item_of_any_worker(tmp_path: Path, stack
                 assert next(stream) == Said(crew[0].pid(), 2)
 
 
+def test_workers_agree_on_the_last_item(tmp_path: Path, stack: ExitStack) -> None:
+    """What is published after the reply to another call is the last, though another worker may hear of it sooner."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with WorkersProcess(f"unix://{tmp_path}/room.sock", workers=2, maker=ROOM) as served:
+        crew = rooms(stack, served.url, 2)
+        listeners = [listen(stack, room.said()) for room in crew]
+        meet(crew, listeners)
+        older, last = Said(crew[0].pid(), 1), Said(crew[1].pid(), 2)
+        marking = threading.Thread(target=crew[1].mark_when_told, args=(2, str(pipe)))
+        marking.start()
+        with pipe.open("wb") as told:  # from now on the second worker hears nothing
+            crew[0].mark(1)
+            told.write(b"!")
+        marking.join(PATIENCE)
+        for listener in listeners:
+            assert listener.wait(lambda one: {1, 2} <= {item.number for item in one.heard})
+        for room, listener in zip(crew, listeners, strict=True):
+            # Whoever has listened all the time ends with it, too.
+            assert listener.wait(lambda one: one.heard[-1] == last)
+            assert listener.heard.count(older) == 1
+            with room.said() as stream:  # type: ignore[attr-defined]
+                assert next(stream) == last
+
+
 def test_a_new_worker_hears_the_others_and_is_heard(tmp_path: Path, stack: ExitStack) -> None:
     directory = Path(os.environ["NEARCALL_RUNTIME_DIR"]) if "NEARCALL_RUNTIME_DIR" in os.environ else None
     with WorkersProcess(f"unix://{tmp_path}/room.sock", workers=2, maker=ROOM) as served:

@@ -52,14 +52,23 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     """What one worker tells the others."""
 
     topic: str
-    number: int
-    """How many items the topic has had in that worker, this one among them."""
     published: int
     """When, by the monotonic clock that all processes of a machine share, in nanoseconds."""
+    by: int
+    """The process id of that worker."""
+    number: int
+    """How many items the topic has had in that worker, this one among them."""
     kept: bool
     """Whether new subscribers get it, as long as it is the last."""
     body: bytes
     buffers: list[bytes]
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The last item of a topic is that with the greatest: so all workers find the same one, in whatever order items
+        reach them. What is published after the reply to another call is later than what that call has published.
+        """
+        return self.published, self.by, self.number
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
@@ -190,8 +199,8 @@ class Named:
         made.
         """
         _ = self.codec
-        if not self._has_last and (last := SHARED.kept(self.name)) is not None:
-            self.take(last)
+        if not self._has_last:
+            SHARED.give_last(self)
 
 
 @service
@@ -237,15 +246,16 @@ class Shared:
         with self._lock:
             count = topic.core.publish(item)
             number = self._numbers[topic.name] = self._numbers.get(topic.name, 0) + 1
-            told = Item(topic.name, number, time.monotonic_ns(), topic.keeps_last, body, buffers)
+            told = Item(topic.name, time.monotonic_ns(), os.getpid(), number, topic.keeps_last, body, buffers)
             self._keep(told)
             self.feed.publish(told)
             return count + sum(each.take(told) for each in self._of(topic.name) if each is not topic)
 
-    def kept(self, name: str) -> Item | None:
-        """The last item of a topic, if that is kept."""
+    def give_last(self, topic: Named) -> None:
+        """Gives a topic the last item of those of its name, if that is kept."""
         with self._lock:
-            return self._last.get(name)
+            if (last := self._last.get(topic.name)) is not None:
+                topic.take(last)
 
     def standing(self) -> Standing:
         """What was published so far."""
@@ -265,7 +275,7 @@ class Shared:
     def _keep(self, item: Item) -> bool:
         """Keeps an item for new subscribers, if it is to be kept. Whether none that is kept was published later."""
         last = self._last.get(item.topic)
-        if last is not None and last.published > item.published:
+        if last is not None and last.order > item.order:
             return False
         if item.kept:
             self._last[item.topic] = item
@@ -327,8 +337,8 @@ class Shared:
 
     def _take_last(self, item: Item) -> None:
         with self._lock:
-            known = self._last.get(item.topic)
-            if (known is None or known.published < item.published) and self._keep(item):
+            last = self._last.get(item.topic)
+            if (last is None or last.order < item.order) and self._keep(item):
                 self._deliver(item)
 
     def _take(self, item: Item, seen: dict[str, int]) -> None:
@@ -337,8 +347,16 @@ class Shared:
             seen[item.topic] = item.number
             if missed > 0:
                 self._skip(item.topic, missed)
-            self._keep(item)
+            last = self._last.get(item.topic)
+            if last is not None and last.order == item.order:
+                return  # it has come before, as the last of that worker
+            is_last = self._keep(item)
             self._deliver(item)
+            if last is not None and not is_last:
+                # What subscribers have got last is then the last item again, everywhere.
+                for topic in self._of(item.topic):
+                    if topic.keeps_last:
+                        topic.take(last)
 
     def _deliver(self, item: Item) -> None:
         for topic in self._of(item.topic):
