@@ -175,6 +175,32 @@ def test_a_worker_that_is_too_slow_says_what_is_lost(tmp_path: Path, stack: Exit
         meet(crew[:1], [some])
 
 
+def test_a_worker_that_was_too_slow_has_the_newest_items(tmp_path: Path, stack: ExitStack) -> None:
+    with WorkersProcess(f"unix://{tmp_path}/room.sock", workers=2, maker=ROOM) as served:
+        crew = rooms(stack, served.url, 2)
+        with nearcall.metadata() as told:
+            some = listen(stack, crew[1].some())
+        meet(crew[:1], [some])
+        crew[0].say(3)
+        assert some.wait(lambda one: one.heard[-1].number == 2)
+        before = len(some.heard)
+        stopped = crew[1].pid()
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            crew[0].keep(5)
+            crew[0].say(40, 1 << 20)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert some.wait(lambda one: one.heard[-1].number == 39)
+        with crew[1].said() as stream:  # type: ignore[attr-defined]
+            assert next(stream).number == 39
+        with crew[1].kept() as kept:  # type: ignore[attr-defined]
+            assert next(kept) == 5  # though all that followed it was of other topics
+        crew[1].end_some()
+        some.end()
+        assert int(told.trailing["nearcall-missed"]) == 40 - (len(some.heard) - before)
+
+
 def test_topics_of_one_name_are_one_in_a_process_too() -> None:
     first, second = nearcall.Topic[int](name="pair", keep_last=True), nearcall.Topic[int](name="pair", keep_last=True)
 

@@ -25,6 +25,7 @@ class Room:
         self._said = nearcall.Topic[Said](name="said", keep_last=True)
         self._all = nearcall.Topic[Said](name="all")
         self._some = nearcall.Topic[Said](name="some", when_full="drop_oldest", max_buffer=1 << 16)
+        self._kept = nearcall.Topic[int](name="kept", keep_last=True)
         self._anything = nearcall.Topic[Any](name="anything")
 
     def pid(self) -> int:
@@ -57,11 +58,20 @@ class Room:
     def said(self) -> Iterator[Said]:
         return self._said.subscribe()
 
+    def keep(self, number: int) -> None:
+        self._kept.publish(number)
+
+    def kept(self) -> Iterator[int]:
+        return self._kept.subscribe()
+
     def all(self) -> Iterator[Said]:
         return self._all.subscribe()
 
     def some(self) -> Iterator[Said]:
         return self._some.subscribe()
+
+    def end_some(self) -> None:
+        self._some.close()
 
     def anything(self) -> Iterator[Any]:
         return self._anything.subscribe()

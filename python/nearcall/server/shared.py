@@ -26,7 +26,7 @@ from .. import _core
 from ..client.channel import connect
 from ..codec.msgpack.wide import or_again
 from ..codec.protocol import BUFFER_FORMS, CODED
-from ..errors import ResourceExhausted, RpcError
+from ..errors import RpcError
 from ..log import WARNING, log
 from ..service.service import plan_of, service
 from .colleagues import Colleagues, when_met
@@ -58,6 +58,8 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     """The process id of that worker."""
     number: int
     """How many items the topic has had in that worker, this one among them."""
+    total: int
+    """How many all topics have had there."""
     kept: bool
     """Whether new subscribers get it, as long as it is the last."""
     body: bytes
@@ -76,6 +78,8 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
     numbers: dict[str, int]
     """How many items each topic has had."""
+    total: int
+    """How many all of them have had."""
     last: list[Item]
     """The last items of topics that keep them."""
 
@@ -223,10 +227,13 @@ class Shared:
     """The topics with a name of this process."""
 
     def __init__(self) -> None:
-        self.feed = _core.Topic(max_buffer=ROOM, drops=False, keeps_last=False)
+        # Whoever has been too slow goes on with the newest items, and sees from the numbers what it has missed.
+        self.feed = _core.Topic(max_buffer=ROOM, drops=True, keeps_last=False)
         self._lock = threading.RLock()
         self._topics: dict[str, weakref.WeakSet[Named]] = {}
         self._numbers: dict[str, int] = {}
+        self._total = 0
+        self._warned = float("-inf")
         self._last: dict[str, Item] = {}
         self._colleagues: Colleagues | None = None
         self._begun = False
@@ -246,7 +253,10 @@ class Shared:
         with self._lock:
             count = topic.core.publish(item)
             number = self._numbers[topic.name] = self._numbers.get(topic.name, 0) + 1
-            told = Item(topic.name, time.monotonic_ns(), os.getpid(), number, topic.keeps_last, body, buffers)
+            self._total += 1
+            told = Item(
+                topic.name, time.monotonic_ns(), os.getpid(), number, self._total, topic.keeps_last, body, buffers
+            )
             self._keep(told)
             self.feed.publish(told)
             return count + sum(each.take(told) for each in self._of(topic.name) if each is not topic)
@@ -260,7 +270,7 @@ class Shared:
     def standing(self) -> Standing:
         """What was published so far."""
         with self._lock:
-            return Standing(dict(self._numbers), list(self._last.values()))
+            return Standing(dict(self._numbers), self._total, list(self._last.values()))
 
     def _meet(self, colleagues: Colleagues) -> None:
         self._colleagues = colleagues
@@ -313,6 +323,7 @@ class Shared:
     def _read(self, pid: int) -> None:
         """Takes what is published in another worker, until that ends."""
         seen: dict[str, int] = {}
+        total: int | None = None
         try:
             while _lives(pid):
                 try:
@@ -320,13 +331,16 @@ class Shared:
                         items, standing = other.follow(), other.standing()
                         # What came between the two is in the stream, or a gap in the numbers tells that it is not.
                         seen = standing.numbers | seen
+                        total = standing.total if total is None else total
                         for item in standing.last:
                             self._take_last(item)
                         for item in items:
+                            if item.total > total + 1:
+                                self._lost()
+                                self._catch_up(pid, other.standing(), item, seen)
+                            total = item.total
                             self._take(item, seen)
                         return  # it ends
-                except ResourceExhausted:
-                    self._lost()
                 except RpcError:
                     time.sleep(_PAUSE)
             for left in (_path(pid), _path(pid).with_suffix(".lock")):  # it was killed
@@ -358,6 +372,14 @@ class Shared:
                     if topic.keeps_last:
                         topic.take(last)
 
+    def _catch_up(self, pid: int, standing: Standing, item: Item, seen: dict[str, int]) -> None:
+        """Takes the last items that another worker has published, and that were lost on the way: before ``item``, the
+        next that has arrived.
+        """
+        for last in standing.last:
+            if last.by == pid and last.total < item.total and last.number > seen.get(last.topic, 0):
+                self._take(last, seen)
+
     def _deliver(self, item: Item) -> None:
         for topic in self._of(item.topic):
             topic.take(item)
@@ -369,7 +391,9 @@ class Shared:
         """This worker has followed another one too slowly. Of which topics it has missed items only the next of each
         tells; subscribers that must not miss any end now.
         """
-        log(WARNING, "items of topics from another worker were lost: this one was too slow for them")
+        if time.monotonic() - self._warned > _PATIENCE:
+            self._warned = time.monotonic()
+            log(WARNING, "items of topics from another worker were lost: this one was too slow for them")
         with self._lock:
             for name in self._topics:
                 self._skip(name, 0)
