@@ -21,23 +21,50 @@ pub(crate) fn may_switch() {
     debug_assert!(held_here() == 0, "{} locks are held where the interpreter may be waited for", held_here());
 }
 
-/// Waits for the interpreter, and runs a closure while this thread holds it.
+/// Waits for the interpreter, and runs a closure while this thread holds it. Never returns if the interpreter has ended.
 #[track_caller]
 pub(crate) fn attach<R>(run: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     may_switch();
+    if has_ended() && !is_attached() {
+        stay();
+    }
     Python::attach(run)
 }
 
-/// Releases the interpreter, runs a closure, and waits for the interpreter afterwards.
+/// Releases the interpreter, runs a closure, and waits for the interpreter afterwards. Never returns if the interpreter has
+/// ended meanwhile.
 #[inline]
 #[track_caller]
 pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
     may_switch();
+    if has_ended() {
+        // This thread has it, so it is the one that ends it, and no other gets it any more.
+        return run();
+    }
     py.detach(|| {
         let result = run();
         may_switch();
+        if has_ended() {
+            stay();
+        }
         result
     })
+}
+
+/// Whether the interpreter ends, or has ended: only the thread that ends it may still have it.
+#[inline]
+fn has_ended() -> bool {
+    // SAFETY: may be called at any time, by any thread.
+    unsafe { ffi::Py_IsInitialized() == 0 }
+}
+
+/// What a thread does that wants an interpreter which has ended, until the process ends: as `CPython` itself does since 3.14.
+/// The thread's state is gone by then, and to end the thread would run destructors that want the interpreter.
+#[cold]
+fn stay() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Like [`detach`], for a wait of the core, which asks now and then whether to go on: not if a signal's handler has raised.
