@@ -19,6 +19,7 @@ from .workers_program import WorkersProcess, is_alive
 
 PATIENCE = 25.0
 ROOM = "tests.e2e.topics_program:Room"
+LOGGED = "tests.e2e.topics_program:logged"
 
 
 class Listener:
@@ -170,6 +171,7 @@ def test_a_worker_that_is_too_slow_says_what_is_lost(tmp_path: Path, stack: Exit
         hog.join(PATIENCE)
         assert every.wait(lambda one: one.error is not None)
         assert isinstance(every.error, nearcall.ResourceExhausted)
+        assert "this one was too slow for them; listen again" in str(every.error)
         # Those that may miss items go on, and learn how many at their end.
         assert some.error is None
         meet(crew[:1], [some])
@@ -220,15 +222,35 @@ def test_topics_of_one_name_are_one_in_a_process_too() -> None:
         assert [next(stream) for stream in streams] == [2, 2]
 
 
+def test_what_killed_workers_have_left_is_removed(tmp_path: Path, stack: ExitStack) -> None:
+    with WorkersProcess(f"unix://{tmp_path}/room.sock", workers=2, maker=ROOM) as served:
+        crew = rooms(stack, served.url, 2)
+        meet(crew, [listen(stack, crew[1].all())])
+        served.end(signal.SIGKILL, whole_group=True)
+    left = {f"topics-{pid}" for pid in served.pids}
+    directory, _ = nearcall._core.named_servers()
+    assert left <= set(os.listdir(directory))
+    with WorkersProcess(f"unix://{tmp_path}/next.sock", workers=2, maker=LOGGED) as served:
+        crew = rooms(stack, served.url, 2)
+        meet(crew, [listen(stack, crew[1].all())])
+        assert not [name for name in os.listdir(directory) if name.removesuffix(".lock") in left]
+        # And that it serves the other workers is no news.
+        assert "serving at" in served.errors()
+        assert "topics-" not in served.errors()
+
+
 def test_what_cannot_be_shared_is_refused() -> None:
-    untyped: nearcall.Topic[int] = nearcall.Topic(name="untyped")
-    for use in (untyped.subscribe, lambda: untyped.publish(1)):
-        with pytest.raises(TypeError, match=r"make it with their type, as nearcall\.Topic\[float\]\(name='untyped'\)"):
-            use()
+    with pytest.raises(TypeError, match=r"make it with their type, as nearcall\.Topic\[float\]\(name='untyped'\)"):
+        nearcall.Topic(name="untyped")
+    typed = nearcall.Topic[int](name="typed")
     with pytest.raises(nearcall.InvalidArgument, match="argument 'item' must be int, got str"):
-        nearcall.Topic[int](name="typed").publish("1")  # type: ignore[arg-type]
+        typed.publish("1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'typed' has <class 'int'> already, and cannot have <class 'str'>"):
+        nearcall.Topic[str](name="typed")
     with pytest.raises(TypeError, match="belong to one client"):
-        nearcall.Topic[Callable[[], None]](name="functions").publish(print)
+        nearcall.Topic[Callable[[], None]](name="functions")
+    with pytest.raises(TypeError, match="object cannot be encoded"):
+        nearcall.Topic[object](name="objects")
     for name in ("", "x" * 1001, 3):
         with pytest.raises(ValueError, match="the name of a topic is a text of 1 to 1000 characters"):
             nearcall.Topic[int](name=name)  # type: ignore[arg-type]

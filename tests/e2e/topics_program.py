@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -83,3 +84,9 @@ class Room:
     def hog(self, seconds: int) -> None:
         """Keeps the interpreter's lock."""
         ctypes.PyDLL(None).sleep(seconds)
+
+
+def logged() -> Room:
+    """Writes its log to the standard error stream."""
+    logging.basicConfig(level=logging.INFO)
+    return Room()

@@ -136,8 +136,7 @@ class Server:
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
         blocked_loop_after: Seconds that this loop may be held up, by a handler that waits without ``await`` or
-            computes, before the log names the handler and shows its stack; it is noticed within twice that time.
-            ``None`` or 0: never.
+            computes, before the log names it and shows its stack, within twice that time. ``None`` or 0: never.
         lifespan: Called with the server when it starts: a generator function that yields once, or one that gives a
             context manager. It is entered before the first call, when the server listens already, and left after the
             last one, within 5 seconds. If it is asynchronous, it runs in the event loop of the coroutine handlers,
@@ -153,6 +152,8 @@ class Server:
         ValueError: an option is for other URLs than these.
         InvalidArgument: an option is malformed.
     """
+
+    _news = INFO  # how it logs that it serves
 
     @checks_names
     def __init__(  # noqa: PLR0913 - the options are keywords
@@ -349,7 +350,7 @@ class Server:
         self._state = "running"
         _open.add(self)
         self._spawn()
-        log(INFO, "serving at %s", self._where())
+        log(self._news, "serving at %s", self._where())
         self._registrations.begin(self._urls)
         return self
 
@@ -495,7 +496,7 @@ class Server:
         finally:
             self._end_serving(core)
             what = "every call was finished" if self._finished else cut_off
-            log(INFO, "stopped serving at %s; %s", self._where(), what)
+            log(self._news, "stopped serving at %s; %s", self._where(), what)
 
     def _end_serving(self, core: _core.Server) -> None:
         if self._loop is not None:

@@ -11,14 +11,14 @@ of the others.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ from ..client.channel import connect
 from ..codec.msgpack.wide import or_again
 from ..codec.protocol import BUFFER_FORMS, CODED
 from ..errors import RpcError
-from ..log import WARNING, log
+from ..log import DEBUG, WARNING, log
 from ..service.service import plan_of, service
 from .colleagues import Colleagues, when_met
 from .server import Server
@@ -141,41 +141,37 @@ class Named:
     """A topic with a name.
 
     Args:
-        topic: The topic, of which nothing is used but the type that it was made with.
         core: Its subscribers.
         name: The name.
+        types: The type of its items. None if it was made without.
         keeps_last: Whether a new subscriber gets the last item.
 
     Raises:
+        TypeError: there is no type, its values cannot be shared, or there is a topic of that name with another type.
         ValueError: that is no name.
     """
 
-    def __init__(self, topic: object, core: _core.Topic, name: Any, *, keeps_last: bool) -> None:
+    def __init__(self, core: _core.Topic, name: Any, types: tuple[Any, ...], *, keeps_last: bool) -> None:
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
             raise ValueError(f"the name of a topic is a text of 1 to {_LONGEST_NAME} characters, not {name!r}")
+        if not types or isinstance(types[0], TypeVar):
+            raise TypeError(
+                f"the topic '{name}' has a name, so its items go to other processes: make it with their type, as "
+                f"nearcall.Topic[float](name='{name}')"
+            )
         self.name = name
         self.core = core
+        self.type = types[0]
+        self.codec = ItemCodec(self.type)
         self.keeps_last = keeps_last
-        self._topic = weakref.ref(topic)
         self._has_last = not keeps_last
         SHARED.add(self)
-
-    @cached_property
-    def codec(self) -> ItemCodec:
-        """Encodes its items. Not known while the topic is made: Python tells an object of its type after that."""
-        arguments = get_args(getattr(self._topic(), "__orig_class__", None))
-        if not arguments or isinstance(arguments[0], TypeVar):
-            raise TypeError(
-                f"the topic '{self.name}' has a name, so its items go to other processes: make it with their type, as "
-                f"nearcall.Topic[float](name='{self.name}')"
-            )
-        return ItemCodec(arguments[0])
 
     def publish(self, item: Any) -> int:
         """Sends an item to all subscribers of topics of that name. Returns how many there are in this process.
 
         Raises:
-            RpcError, RuntimeError, TypeError: as for :meth:`nearcall.Topic.publish`.
+            RpcError, RuntimeError: as for :meth:`nearcall.Topic.publish`.
         """
         count = SHARED.publish(self, item)
         self._has_last = True
@@ -202,7 +198,6 @@ class Named:
         """Before it has its first subscriber: that gets the last item, though it may be from before the topic was
         made.
         """
-        _ = self.codec
         if not self._has_last:
             SHARED.give_last(self)
 
@@ -221,6 +216,10 @@ class Relay:
     def standing(self) -> Standing:
         """What was published here before."""
         return self._shared.standing()
+
+
+class _Private(Server):
+    _news = DEBUG  # that it serves is no news for those who read the log of the program
 
 
 class Shared:
@@ -242,8 +241,18 @@ class Shared:
         when_met(self._meet, self._end)
 
     def add(self, topic: Named) -> None:
-        """A topic was made."""
+        """A topic was made.
+
+        Raises:
+            TypeError: there is one of its name with items of another type.
+        """
         with self._lock:
+            for other in self._of(topic.name):
+                if not other.core.closed and not _is_same(other.type, topic.type):
+                    raise TypeError(
+                        f"topics of one name have items of one type: '{topic.name}' has {other.type!r} already, "
+                        f"and cannot have {topic.type!r}"
+                    )
             self._topics.setdefault(topic.name, weakref.WeakSet()).add(topic)
         self._begin()
 
@@ -300,7 +309,8 @@ class Shared:
         threading.Thread(target=self._open, args=(self._colleagues,), name="nearcall-topics", daemon=True).start()
 
     def _open(self, colleagues: Colleagues) -> None:
-        server = Server(Relay(self), _url(os.getpid()))
+        _remove_left()
+        server = _Private(Relay(self), _url(os.getpid()))
         server.start()
         self._server = server
         for answer in colleagues.ask(QUESTION, os.getpid()).values():
@@ -411,6 +421,23 @@ def _path(pid: int) -> Path:
 
 def _url(pid: int) -> str:
     return f"unix://{_path(pid)}"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two types are the same; classes that were defined again, as in a notebook, are."""
+    return bool(one == other) or repr(one) == repr(other)
+
+
+def _remove_left() -> None:
+    """Removes what workers have left that were killed, and that no other was there to miss."""
+    for lock in _path(0).parent.glob("topics-*.lock"):
+        with contextlib.suppress(OSError, ValueError):
+            if _lives(int(lock.stem.removeprefix("topics-"))):
+                continue
+            with lock.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # in another container it may live
+                lock.with_suffix("").unlink(missing_ok=True)
+                lock.unlink()
 
 
 def _lives(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from .. import _core
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
     from .shared import Named
 
 T = TypeVar("T")
+
+
+class _Typed(GenericAlias):
+    """``Topic[float]``: makes topics that know the type of their items from the beginning. Those of ``typing`` are told
+    of it only after they were made.
+    """
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        made: Any = self.__origin__
+        topic = made.__new__(made)
+        topic._types = self.__args__
+        topic.__init__(*args, **options)
+        return topic
+
+    def __getitem__(self, types: Any) -> _Typed:
+        made: Any = self.__origin__
+        return _Typed(made, super().__getitem__(types).__args__)
 
 
 class Topic(Generic[T]):
@@ -54,8 +72,12 @@ class Topic(Generic[T]):
 
     Raises:
         InvalidArgument: ``max_buffer`` is no whole number from 1.
+        TypeError: it has a name, and was made without a type, with one whose values cannot be sent, or with another one
+            than a topic of that name.
         ValueError: ``when_full`` is none of these, or ``name`` is no name.
     """
+
+    _types: tuple[Any, ...] = ()
 
     @checks_names
     def __init__(
@@ -77,7 +99,12 @@ class Topic(Generic[T]):
         if name is not None:
             from .shared import Named  # imports what only few programs need
 
-            self._named = Named(self, self._core, name, keeps_last=bool(keep_last))
+            self._named = Named(self._core, name, self._types, keeps_last=bool(keep_last))
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types: Any) -> _Typed:
+            return _Typed(cls, super().__class_getitem__(types).__args__)
 
     def publish(self, item: T) -> int:
         """Sends an item to all subscribers; from any thread or event loop. Waits for none of them.
@@ -93,7 +120,6 @@ class Topic(Generic[T]):
         Raises:
             RpcError: the item is not of the type that the method declares, or cannot be sent. Nobody gets it.
             RuntimeError: the topic is closed.
-            TypeError: the topic has a name, and was not made with a type.
         """
         return self._core.publish(item) if self._named is None else self._named.publish(item)
 
