@@ -158,6 +158,7 @@ def test_a_factory_that_fails_is_named_with_its_line(
         ("serve app:App shm:/x", "'shm:/x' is no URL: write shm://x"),
         ("serve app:App shm://x --token secret", "there is no option --token: did you mean --token-file?"),
         ("serve app:App shm://x --work 2", "there is no option --work: did you mean --workers?"),
+        ("directory serve tcp://127.0.0.1:0 --workers 2", "a directory is one process, "),
         ("proto app:App app:Other", "each class has a .proto of its own, one command each"),
     ],
 )

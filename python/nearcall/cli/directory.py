@@ -15,9 +15,9 @@ from ..directory.resolver import source_of
 from ..errors import Unavailable
 from ..options.schemes import NAMED
 from ..types.shown import shown
-from . import serve
+from . import UsageError, serve
 from .flags import add_client_options, client_options
-from .settings import add_setting_flags
+from .settings import add_setting_flags, read_settings
 
 __all__ = ["add_to"]
 
@@ -64,6 +64,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
+    if (read_settings(options).values.get("workers") or 1) > 1:
+        raise UsageError("a directory is one process, for each would know a part of the servers: leave out --workers")
     options.reload = False
     options.what = [_SERVED, *options.what]
     serve.run(options)
