@@ -167,6 +167,13 @@ def test_absent_measurements_show_their_reason() -> None:
     assert len(table.splitlines()) == len(TARGETS) + 2
 
 
+def test_what_makes_several_measurements_says_for_each_why_it_is_absent() -> None:
+    collected = Collected()
+    collected.problems["grpc client"] = "failed: grpc-go: a program that is to be built first"
+    (found,) = [each for each in judge(collected) if "grpc-go" in each.what]
+    assert found.measured == "grpc: failed: grpc-go: a program that is to be built first"
+
+
 def test_floor_program(tmp_path: Path) -> None:
     program = tmp_path / "floor"
     program.write_text('#!/bin/sh\necho warming up\necho \'{"size":15,"p50_ns":701.5,"p99_ns":1100,"n":10}\'\n')
