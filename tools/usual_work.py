@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearcall
+from nearcall import route
 
 ROUNDS = 2
 """How often all of it is done. Some kinds of calls come much more often in a round."""
@@ -148,8 +149,16 @@ class Listener(Ear):
     def told(self, text: str) -> None: ...
 
 
+@route.message(2)
+@dataclass
+class Measurement:
+    cell: int
+    values: list[float]
+
+
 PLACE = Place("Tromsø", 69.65, 18.96, 12, ["north", "sea"])
 HTTP = ("grpc", "http")
+ROUTES = "usual-routes"
 
 
 def repeat(times: int, call: Callable[..., object], *arguments: object) -> None:
@@ -239,6 +248,23 @@ async def call_from_tasks(url: str, short: int) -> None:
             await threads.echo(b"some bytes")
 
 
+def send_messages(directory: str, short: int) -> None:
+    """Messages by their types, to a node that counts them and one that replies."""
+    for receiver in node_urls(directory):
+        with route.Node(f"shm://{ROUTES}-sender") as sender:
+            types = "".join(f"mse|{kind}|-1|{receiver}\n" for kind in (1, 2, 3))
+            sender.install(f"newrt|start|usual\n{types}newrt|end|3\n")
+            sender.ready(timeout=30)
+            for size, times in ((20, 4 * short), (200, short), (4_000, short // 2)):
+                repeat(times, sender.send, 1, bytes(size))
+            repeat(short, sender.send, 2, Measurement(7, [1.0, 2.0]))
+            repeat(short // 2, partial(sender.call, timeout=30), 3, b"some bytes")
+
+
+def node_urls(directory: str) -> list[str]:
+    return [f"shm://{ROUTES}", f"unix://{directory}/routes.sock"]
+
+
 def use(url: str, short: int) -> None:
     """Everything over one transport."""
     near = not url.startswith(HTTP)
@@ -277,6 +303,8 @@ def main() -> None:
                     scheme = url.partition(":")[0]
                     print(f"usual work: round {number + 1} of {ROUNDS}, {scheme}", file=sys.stderr, flush=True)
                     use(url, {"shm": 4_000, "unix": 1_000, "tcp": 1_000}.get(scheme, 400))
+                print(f"usual work: round {number + 1} of {ROUNDS}, messages", file=sys.stderr, flush=True)
+                send_messages(directory, 2_000)
             server.stdin.close()
         if server.returncode:
             raise SystemExit(f"usual work: the server ended with {server.returncode}")
@@ -285,7 +313,23 @@ def main() -> None:
 def serve(directory: str) -> None:
     tls = nearcall.TLS(cert=f"{directory}/certificates/server.pem", key=f"{directory}/certificates/server.key")
     near = ["shm://usual-work", f"unix://{directory}/usual.sock", "tcp://127.0.0.1:0", "tls://127.0.0.1:0"]
+    node = route.Node(*node_urls(directory))
+    taken: list[int] = []
+
+    @node.on(1)
+    def take(message: route.Message[Any]) -> None:
+        taken.append(len(message.payload))
+
+    @node.on(2)
+    def measured(message: route.Message[Measurement]) -> None:
+        taken.append(message.value.cell)
+
+    @node.on(3)
+    def reply(message: route.Message[Any]) -> None:
+        message.reply(message.payload)
+
     with (
+        node,
         nearcall.Server(Atlas(), AsyncAtlas(), Room(), *near, tls=tls) as own,
         nearcall.Server(Atlas(), AsyncAtlas(), *(f"{scheme}://127.0.0.1:0" for scheme in HTTP)) as http,
     ):
