@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import threading
 import time
@@ -28,22 +29,20 @@ def picture(frame: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
 
 
 class Camera(threading.Thread):
-    def __init__(self, url: str, seconds: float, rate: float) -> None:
+    def __init__(self, url: str, rate: float, over: threading.Event) -> None:
         super().__init__()
-        self._url, self._seconds, self._pause = url, seconds, 1 / rate
+        self._url, self._pause, self._over = url, 1 / rate, over
         self.sent = self.found = 0
 
     def run(self) -> None:
-        end = time.monotonic() + self._seconds
         with nearcall.connect(self._url, Detector, wait_for_ready=True, timeout=10) as detector:
             due = time.monotonic()
-            while due < end:
+            while not self._over.wait(max(0.0, due - time.monotonic())):
                 frame = picture(self.sent)
                 self.sent += 1
                 spot = detector.find(frame)
                 self.found += bool(frame[spot.y, spot.x] > 200)
                 due += self._pause
-                time.sleep(max(0.0, due - time.monotonic()))
 
 
 if __name__ == "__main__":
@@ -52,9 +51,13 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=float, default=60, help="frames per second of each of three cameras")
     options = parser.parse_args()
-    cameras = [Camera(options.url, options.seconds, options.rate) for _ in range(3)]
+    over = threading.Event()
+    cameras = [Camera(options.url, options.rate, over) for _ in range(3)]
     for camera in cameras:
         camera.start()
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it sooner
+        over.wait(options.seconds)
+    over.set()
     for camera in cameras:
         camera.join()
     print(f"{sum(camera.sent for camera in cameras)} frames, {sum(camera.found for camera in cameras)} spots found")

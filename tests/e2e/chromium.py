@@ -6,6 +6,9 @@ https://chromedevtools.github.io/devtools-protocol/ for the methods.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
 import itertools
 import json
 import os
@@ -13,7 +16,9 @@ import select
 import shutil
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -98,3 +103,20 @@ class Browser:
         os.close(self._read)
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """A page's files, without a line for each request."""
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Where the files of a folder are served."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import pytest
 
 import nearcall
 
-from .chromium import Browser, find
+from .chromium import Browser, find, served
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/browser"
 BROWSER = find()
@@ -24,21 +21,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Files(http.server.SimpleHTTPRequestHandler):
-    """The page's files, without a line for each request."""
-
-    def log_message(self, format: str, *args: object) -> None: ...
-
-
 @pytest.fixture
 def origin() -> Iterator[str]:
     """Where the page is."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=EXAMPLE)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(EXAMPLE) as url:
+        yield url
 
 
 def shown(url: str, folder: Path) -> str:

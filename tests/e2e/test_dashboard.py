@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import http.server
 import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .chromium import Browser, find
-from .test_browser import Files
+import nearcall
+
+from .chromium import Browser, find, served
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/dashboard"
 BROWSER = find()
@@ -25,12 +23,8 @@ BROWSER = find()
 @pytest.fixture
 def origin() -> Iterator[str]:
     """Where the page is."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=EXAMPLE)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(EXAMPLE) as url:
+        yield url
 
 
 @contextlib.contextmanager
@@ -53,10 +47,14 @@ def detectors(origin: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @contextlib.contextmanager
-def cameras(seconds: float) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "camera.py", "--url", "shm://dashboard", "--seconds", str(seconds), "--rate", "40"]
+def cameras() -> Iterator[subprocess.Popen[str]]:
+    """They send frames until they are interrupted."""
+    command = [sys.executable, "camera.py", "--url", "shm://dashboard", "--seconds", "600", "--rate", "40"]
     with subprocess.Popen(command, cwd=EXAMPLE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def replace(server: subprocess.Popen[str]) -> None:
@@ -76,9 +74,11 @@ def check(said: str) -> None:
 
 
 def test_no_frame_is_lost_when_workers_are_replaced(runtime_dir: Path, origin: str) -> None:
-    with detectors(origin) as (server, _), cameras(4) as camera:
+    with detectors(origin) as (server, _), cameras() as camera, nearcall.connect("shm://dashboard") as detector:
+        next(detector.watch())  # frames flow
         replace(server)
-        assert camera.poll() is None, "frames were to flow meanwhile"
+        next(detector.watch())
+        camera.send_signal(signal.SIGINT)
         check(camera.communicate()[0])
 
 
@@ -86,9 +86,8 @@ def test_no_frame_is_lost_when_workers_are_replaced(runtime_dir: Path, origin: s
 def test_the_page_shows_the_workers_and_those_after_them(runtime_dir: Path, origin: str, tmp_path: Path) -> None:
     assert BROWSER is not None
     workers = "document.querySelectorAll('#workers tr').length"
-    with detectors(origin) as (server, url), cameras(15) as camera, Browser(BROWSER, tmp_path) as browser:
+    with detectors(origin) as (server, url), cameras(), Browser(BROWSER, tmp_path) as browser:
         page = f"{origin}/?server={url}"
         assert browser.value(page, f"{workers} === 3 || null")
         replace(server)
         assert browser.later(f"{workers} === 6 || null")
-        camera.terminate()

@@ -117,10 +117,9 @@ class AnySender(Sender):
         return anything.pack(value)
 
 
-class IntSender(Sender):
-    """An int that may be beyond 64 bits: see :mod:`nearcall.codec.msgpack.wide`."""
+class _MayBeInt(Sender):
+    """A type for which an int is given that may be beyond 64 bits."""
 
-    kinds = frozenset({int})
     deep = True
 
     def fit(self, value: Any) -> None:
@@ -129,6 +128,12 @@ class IntSender(Sender):
     def look(self, value: Any) -> bool:
         """See :class:`Sender`."""
         return type(value) is int
+
+
+class IntSender(_MayBeInt):
+    """An int: see :mod:`nearcall.codec.msgpack.wide`."""
+
+    kinds = frozenset({int})
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
@@ -140,18 +145,10 @@ class IntSender(Sender):
             raise MisfitError(str(problem)) from None
 
 
-class FloatSender(Sender):
-    """A float, for which an int beyond 64 bits may be given."""
+class FloatSender(_MayBeInt):
+    """A float."""
 
     kinds = frozenset({float, int})
-    deep = True
-
-    def fit(self, value: Any) -> None:
-        """See :class:`Sender`. The decoder checks the type."""
-
-    def look(self, value: Any) -> bool:
-        """See :class:`Sender`."""
-        return type(value) is int
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
@@ -166,18 +163,10 @@ class FloatSender(Sender):
         return found
 
 
-class DecimalSender(Sender):
-    """A Decimal, for which an int beyond 64 bits may be given."""
+class DecimalSender(_MayBeInt):
+    """A Decimal."""
 
     kinds = frozenset({decimal.Decimal, int})
-    deep = True
-
-    def fit(self, value: Any) -> None:
-        """See :class:`Sender`. The decoder checks the type."""
-
-    def look(self, value: Any) -> bool:
-        """See :class:`Sender`."""
-        return type(value) is int
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
