@@ -59,7 +59,8 @@ def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
 numbers = st.one_of(
     st.integers(-5, 5),
     st.sampled_from([2**31 - 1, 2**31, -(2**31) - 1, 2**32, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30, 10**400]),
-    st.floats(allow_nan=False, allow_infinity=False),
+    # An int that is written as 5.74793133693903e+16 is that here, and the nearest double there.
+    st.floats(allow_nan=False, allow_infinity=False).filter(lambda each: not 2**53 < abs(each) < 2**64),
     st.sampled_from([1.0, -0.0, 2.0**31, 2.0**53, 1e300]),
 )
 words = st.one_of(
