@@ -1,4 +1,4 @@
-"""Tables that take each other's place, and messages that are handled one after the other in one object."""
+"""Tables that take each other's place, and what is left of messages that were handled."""
 
 from __future__ import annotations
 
@@ -85,11 +85,12 @@ def test_a_message_that_a_handler_keeps_stays_what_it_was(key: str) -> None:
         assert len({id(message) for message in kept}) == len(kept)
 
 
-def test_nobody_finds_the_object_of_a_message_that_was_handled(key: str) -> None:
+def test_nothing_is_left_of_a_message_that_was_handled(key: str) -> None:
+    gc.collect()  # what others have kept
     node = route.Node(f"shm://{key}-node")
     node.on(1)(lambda message: None)
     with node, route.Node(f"shm://{key}-sender") as sender:
         for _ in range(10):
             sender.send(1, b"x", to=node.urls[0])
         sender.call(100, to=node.urls[0], timeout=PATIENCE)
-        assert not [each for each in gc.get_objects() if isinstance(each, route.Message)]
+        until(lambda: not [each for each in gc.get_objects() if isinstance(each, route.Message)], "all are freed")

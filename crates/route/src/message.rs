@@ -280,12 +280,6 @@ impl Head {
         })
     }
 
-    /// Frees what it holds. It is read no more.
-    #[inline]
-    pub fn forget(&mut self) {
-        self.copied = None;
-    }
-
     /// Where in the call's payload the message's own begins.
     #[inline]
     #[must_use]

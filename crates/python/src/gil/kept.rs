@@ -24,28 +24,16 @@ impl Kept {
     /// Keeps an object, if none is kept. Returns the one that is.
     #[inline]
     pub(crate) fn keep<'py>(&self, made: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
-        if let Some(kept) = self.get(made.py()) {
-            return kept;
+        // Relaxed, both: as in `get`.
+        match self.0.compare_exchange(null_mut(), made.as_ptr(), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                // One reference is this cell's from now on.
+                std::mem::forget(made.clone());
+                made
+            }
+            // SAFETY: as in `get`.
+            Err(kept) => unsafe { Bound::from_borrowed_ptr(made.py(), kept) },
         }
-        // One reference is this cell's from now on. Relaxed: as in `get`; nobody else had the interpreter since then.
-        self.0.store(made.clone().into_ptr(), Ordering::Relaxed);
-        made
-    }
-
-    /// Takes out what is kept.
-    #[inline]
-    pub(crate) fn take<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let kept = self.0.load(Ordering::Relaxed);
-        // Relaxed, both: as in `get`; nobody else had the interpreter since then.
-        self.0.store(null_mut(), Ordering::Relaxed);
-        // SAFETY: null, or the reference of `keep`, which is the caller's now.
-        unsafe { Bound::from_owned_ptr_or_opt(py, kept) }
-    }
-
-    /// Keeps nothing any more.
-    #[inline]
-    pub(crate) fn clear(&self, py: Python<'_>) {
-        drop(self.take(py));
     }
 }
 

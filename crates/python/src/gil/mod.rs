@@ -9,5 +9,4 @@ pub(crate) mod interpreter;
 pub(crate) mod kept;
 pub(crate) mod metadata;
 pub(crate) mod noted;
-pub(crate) mod refilled;
 pub(crate) mod rest;

@@ -10,7 +10,7 @@ use pyo3::types::PyBool;
 use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
 use crate::gil::interpreter::detach;
-use crate::serving::route_message::{RouteMessage, Spare};
+use crate::serving::route_message::RouteMessage;
 use crate::serving::route_owner::Owner;
 
 /// The handler of the method that takes messages: they wait for somebody to take them.
@@ -27,12 +27,11 @@ pub(crate) struct RouteDispatch {
     unhandled: Py<PyAny>,
     /// Called with the name of a handler, a message, and what the handler has raised.
     failed: Py<PyAny>,
-    spare: Spare,
 }
 
 impl RouteDispatch {
     pub(crate) fn new(inbox: Arc<Inbox>, owner: Arc<Owner>, unhandled: Py<PyAny>, failed: Py<PyAny>) -> Self {
-        Self { inbox, owner, unhandled, failed, spare: Spare::default() }
+        Self { inbox, owner, unhandled, failed }
     }
 
     /// Takes a message out of a call. `None` if a call had waited for it.
@@ -44,13 +43,7 @@ impl RouteDispatch {
         let head = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
         let Some(head) = head else { return Ok(None) };
         self.inbox.count_taken();
-        self.spare.fill(py, head, payload, &self.owner).map(Some)
-    }
-
-    /// Takes back a message that was handled.
-    #[inline]
-    pub(crate) fn take_back(&self, message: Bound<'_, RouteMessage>) {
-        self.spare.take_back(message);
+        Bound::new(py, RouteMessage::new(head, payload.take(), &self.owner)).map(Some)
     }
 
     /// Handles a message. What has become of it.

@@ -11,7 +11,6 @@ use pyo3::types::{PyBytes, PyMemoryView, PyType};
 
 use crate::gil::callback::Callback;
 use crate::gil::kept::Kept;
-use crate::gil::refilled::Refilled;
 use crate::serving::route_codec::RouteCodec;
 use crate::serving::route_owner::Owner;
 use crate::values::payload::bytes;
@@ -20,97 +19,32 @@ use crate::values::view::fill;
 /// A message that has arrived.
 #[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct RouteMessage {
-    it: Refilled<Contents>,
-    owner: Arc<Owner>,
-}
-
-/// What differs from one message to the next.
-struct Contents {
     head: Head,
     /// The call that brought it.
     call: Payload,
+    owner: Arc<Owner>,
     bytes: Kept,
     value: Kept,
     /// If it was kept for this node: who waits for word of what has become of it.
     delivery: Option<Box<Delivery>>,
 }
 
-impl Contents {
-    #[inline]
-    fn new(head: Head, call: Payload) -> Self {
-        Self { head, call, bytes: Kept::default(), value: Kept::default(), delivery: None }
-    }
-}
-
-/// A place for one object of a message that nobody has any more, for the next message: to make and to free one takes longer
-/// than the rest of what the router does for a message. It relies on the interpreter, which one thread has at a time.
-#[derive(Default)]
-pub(crate) struct Spare(Kept);
-
-impl Spare {
-    /// An object for a message, whose payload is taken out of `call`.
-    #[inline]
-    pub(crate) fn fill<'py>(
-        &self,
-        py: Python<'py>,
-        head: Head,
-        call: &mut Payload,
-        owner: &Arc<Owner>,
-    ) -> PyResult<Bound<'py, RouteMessage>> {
-        let Some(spare) = self.0.take(py) else {
-            let made = Bound::new(py, RouteMessage::new(head, call.take(), owner))?;
-            // SAFETY: attached; a live object. The collector cannot look into it, and what it does not know it shows to
-            // nobody: a spare one has no other references.
-            unsafe { ffi::PyObject_GC_UnTrack(made.as_ptr().cast()) };
-            return Ok(made);
-        };
-        // SAFETY: nothing but a message is kept here.
-        let spare = unsafe { spare.cast_into_unchecked::<RouteMessage>() };
-        // SAFETY: it was kept when this had the only reference, and nobody has got another one since.
-        let it = unsafe { spare.get().it.change() };
-        it.head = head;
-        // That of the spare one is empty.
-        std::mem::swap(&mut it.call, call);
-        Ok(spare)
-    }
-
-    /// Takes the object back, if nobody else has it. The message's memory is free at once in any case.
-    #[inline]
-    pub(crate) fn take_back(&self, message: Bound<'_, RouteMessage>) {
-        let py = message.py();
-        // SAFETY: attached, and the object is alive.
-        if unsafe { ffi::Py_REFCNT(message.as_ptr()) } != 1 {
-            return;
-        }
-        // SAFETY: this is the only reference, and the thread has the interpreter.
-        let Contents { head, call, bytes, value, delivery } = unsafe { message.get().it.change() };
-        head.forget();
-        // Not only cleared, which would keep memory for as much again.
-        drop(call.take());
-        *delivery = None;
-        // What this drops may run code of Python, which does not know of the message.
-        bytes.clear(py);
-        value.clear(py);
-        self.0.keep(message.into_any());
-    }
-}
-
 impl RouteMessage {
     #[inline]
-    fn new(head: Head, call: Payload, owner: &Arc<Owner>) -> Self {
-        Self { it: Refilled::new(Contents::new(head, call)), owner: Arc::clone(owner) }
+    pub(crate) fn new(head: Head, call: Payload, owner: &Arc<Owner>) -> Self {
+        let owner = Arc::clone(owner);
+        Self { head, call, owner, bytes: Kept::default(), value: Kept::default(), delivery: None }
     }
 
     /// One that has waited in an inbox.
     pub(crate) fn waited(arrived: Arrived, owner: &Arc<Owner>) -> Self {
         let Arrived { head, call, delivery, .. } = arrived;
-        let contents = Contents { delivery, ..Contents::new(head, call) };
-        Self { it: Refilled::new(contents), owner: Arc::clone(owner) }
+        Self { delivery, ..Self::new(head, call, owner) }
     }
 
     /// Says what has become of it, if that is asked.
     pub(crate) fn end(&self, how: Settled) {
-        if let Some(delivery) = &self.it.delivery {
+        if let Some(delivery) = &self.delivery {
             delivery.settle(how);
         }
     }
@@ -118,19 +52,19 @@ impl RouteMessage {
     /// Its type.
     #[inline]
     pub(crate) fn kind(&self) -> i32 {
-        self.it.head.kind
+        self.head.kind
     }
 
     /// Its payload as an object, made by a codec.
     pub(crate) fn decode<'py>(&self, py: Python<'py>, codec: &RouteCodec) -> PyResult<Bound<'py, PyAny>> {
         let payload = self.payload(py)?;
         let value = codec.decode(py, payload.cast::<PyBytes>()?.as_bytes())?;
-        Ok(self.it.value.keep(value.into_bound(py)))
+        Ok(self.value.keep(value.into_bound(py)))
     }
 
     /// What its sender has said of it.
     pub(crate) fn envelope(&self) -> Envelope<'_> {
-        self.it.head.envelope(&self.it.call)
+        self.head.envelope(&self.call)
     }
 }
 
@@ -139,52 +73,52 @@ impl RouteMessage {
     /// The message's type, a number.
     #[getter(r#type)]
     fn number(&self) -> i32 {
-        self.it.head.kind
+        self.head.kind
     }
 
     /// Its subscription; -1 if it has none.
     #[getter]
     fn subscription(&self) -> i32 {
-        self.it.head.subscription
+        self.head.subscription
     }
 
     /// The number that a message and the reply to it share; empty if it has none.
     #[getter]
     fn transaction(&self) -> &[u8] {
-        self.it.head.transaction(&self.it.call)
+        self.head.transaction(&self.call)
     }
 
     /// The managed entity that the message concerns; empty if it names none.
     #[getter]
     fn entity(&self) -> &str {
-        self.it.head.entity(&self.it.call)
+        self.head.entity(&self.call)
     }
 
     /// The name of the node that has sent it.
     #[getter]
     fn source(&self) -> &str {
-        self.it.head.source(&self.it.call)
+        self.head.source(&self.call)
     }
 
     /// Where that node takes replies; empty if it takes none.
     #[getter]
     pub(crate) fn address(&self) -> &str {
-        self.it.head.address(&self.it.call)
+        self.head.address(&self.call)
     }
 
     /// Data that travels along for tracing; a reply carries it back.
     #[getter]
     fn trace(&self) -> &[u8] {
-        self.it.head.trace(&self.it.call)
+        self.head.trace(&self.call)
     }
 
     /// Its payload, as bytes of this process's own.
     #[getter]
     pub(crate) fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(bytes) = self.it.bytes.get(py) {
+        if let Some(bytes) = self.bytes.get(py) {
             return Ok(bytes);
         }
-        Ok(self.it.bytes.keep(bytes(py, &self.it.call, self.it.head.begin(), self.__len__())?.into_any()))
+        Ok(self.bytes.keep(bytes(py, &self.call, self.head.begin(), self.__len__())?.into_any()))
     }
 
     /// Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender when the
@@ -197,13 +131,13 @@ impl RouteMessage {
     /// Its payload as an object of the type that is bound to the message's type, or that the handler asks for.
     #[getter]
     pub(crate) fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(value) = self.it.value.get(py) {
+        if let Some(value) = self.value.get(py) {
             return Ok(value);
         }
-        if let Some(codec) = self.owner.handler(py, self.it.head.kind).and_then(|handler| handler.codec) {
+        if let Some(codec) = self.owner.handler(py, self.head.kind).and_then(|handler| handler.codec) {
             return self.decode(py, codec.get());
         }
-        let kind = self.it.head.kind.into_pyobject(py)?;
+        let kind = self.head.kind.into_pyobject(py)?;
         let codec = self.owner.codec_of.bind(py).run([kind.as_any()])?.cast_into::<RouteCodec>()?;
         self.decode(py, codec.get())
     }
@@ -231,7 +165,7 @@ impl RouteMessage {
 
     /// Bytes of the payload.
     fn __len__(&self) -> usize {
-        self.it.call.len() - self.it.head.begin()
+        self.call.len() - self.head.begin()
     }
 
     #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
@@ -240,8 +174,8 @@ impl RouteMessage {
     }
 
     fn __repr__(&self) -> String {
-        let (kind, source, len) = (self.it.head.kind, self.source(), self.__len__());
-        let about = match self.it.head.subscription {
+        let (kind, source, len) = (self.head.kind, self.source(), self.__len__());
+        let about = match self.head.subscription {
             -1 => String::new(),
             subscription => format!(" of subscription {subscription}"),
         };
@@ -257,7 +191,7 @@ impl RouteMessage {
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
         // A Python object does not move, nor does the payload in it.
-        let start = this.it.call.address(this.it.head.begin()).cast_mut();
+        let start = this.call.address(this.head.begin()).cast_mut();
         // SAFETY: Python passes a valid view to fill; the memory lives as long as `slf`.
         unsafe { fill(slf.as_any(), view, start, this.__len__(), true, flags) }
     }

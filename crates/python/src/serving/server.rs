@@ -543,9 +543,7 @@ impl Server {
 fn dispatch_message(py: Python<'_>, dispatch: &RouteDispatch, method: &Method, request: &mut Request) -> PyResult<()> {
     let Some(message) = dispatch.take(py, &mut request.payload)? else { return Ok(()) };
     let _current = Current::enter(request, method);
-    let handled = dispatch.handle(py, &message).map(drop);
-    dispatch.take_back(message);
-    handled
+    dispatch.handle(py, &message).map(drop)
 }
 
 /// Hands a call over to a topic.
