@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from random import uniform
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..client.standing import Standing
 from ..errors import InvalidArgument, RpcError, Unavailable
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_flag, with_option
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from ..directory import Entry
 
 __all__ = ["Register", "Registration", "Registrations"]
-
-_SHORTEST: Final = 0.05
-_LONGEST: Final = 2.0
-"""Seconds between two attempts to reach a directory."""
 
 
 class Registration:
@@ -125,59 +121,37 @@ class Registrations:
             keeper.end()
 
 
-class _Keeper:
+class _Keeper(Standing):
     """Keeps an entry in one directory."""
 
+    spread = True
+
     def __init__(self, place: str, entry: Entry, exclusive: bool, options: Any) -> None:
+        super().__init__()
         self._place = place
         self._entry = entry
         self._exclusive = exclusive
         self._options = options
-        self._ended = threading.Event()
-        self._lock = threading.Lock()
-        self._client: Any = None
         self._told: str | None = None
 
-    def run(self) -> None:
-        """Works until :meth:`end` is called."""
-        pause = _SHORTEST
-        while not self._ended.is_set():
-            try:
-                for entry in self._register():
-                    pause, self._told = _SHORTEST, None
-                    log(INFO, "registered as %s at %s, in the directory at %s", entry.name, entry.url, self._place)
-            except RpcError as error:
-                self._tell(error)
-            except Exception as error:
-                log(ERROR, "registering in the directory at %s", self._place, error=error)
-            self._close()
-            self._ended.wait(uniform(pause / 2, pause))
-            pause = min(pause * 2, _LONGEST)
-
-    def _register(self) -> Any:
+    def connect(self) -> Any:
         from ..client.channel import connect
         from ..directory import Directory
 
-        client = connect(self._place, Directory, **self._options)
-        with self._lock:
-            self._client = client
-        return () if self._ended.is_set() else client.service.register(self._entry, self._exclusive)
+        return connect(self._place, Directory, **self._options)
 
-    def _tell(self, error: RpcError) -> None:
-        # Each reason once: the next attempt comes soon.
-        if self._told != type(error).__name__ and not self._ended.is_set():
+    def begin(self, service: Any) -> Any:
+        return service.register(self._entry, self._exclusive)
+
+    def take(self, service: Any, item: Entry) -> None:
+        self._told = None
+        log(INFO, "registered as %s at %s, in the directory at %s", item.name, item.url, self._place)
+
+    def failed(self, error: Exception) -> None:
+        if not isinstance(error, RpcError):
+            log(ERROR, "registering in the directory at %s", self._place, error=error)
+        elif self._told != type(error).__name__:  # each reason once: the next attempt comes soon
             self._told = type(error).__name__
             level = WARNING if isinstance(error, Unavailable) else ERROR
             text = "%s is not registered in the directory at %s, which is tried again: %s"
             log(level, text, self._entry.name, self._place, shown(error.message))
-
-    def end(self) -> None:
-        """Takes the entry back."""
-        self._ended.set()
-        self._close()
-
-    def _close(self) -> None:
-        with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
