@@ -17,6 +17,7 @@ from ..options.schemes import NAMED
 from ..types.shown import shown
 from . import UsageError, serve
 from .flags import add_client_options, client_options
+from .parsing import add_action
 from .settings import add_setting_flags, read_settings
 
 __all__ = ["add_to"]
@@ -34,15 +35,7 @@ def add_to(commands: Any) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def action(name: str, run: Any, text: str, example: str) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = actions.add_parser(
-            name,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            epilog=f"example: nearcall directory {example}",
-        )
-        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        sub.set_defaults(run=run)
-        return sub
+        return add_action(actions, name, run, text, example=f"nearcall directory {example}")
 
     sub = action("serve", _serve, "run a directory until interrupted", "serve tcp://127.0.0.1:7100")
     sub.add_argument("what", metavar="URL", nargs="+", help="where servers and clients find it")
@@ -72,8 +65,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    place = options.url
-    _print(_ask(f"{NAMED}{place}/", options), options)
+    _print(_ask(f"{NAMED}{options.url}/", options), options)
 
 
 def _lookup(options: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-__all__ = ["CommandParser"]
+__all__ = ["CommandParser", "add_action"]
 
 _NO_CHOICE = re.compile(r"invalid choice: '([^']*)'")
 
@@ -71,3 +71,21 @@ class CommandParser(argparse.ArgumentParser):
     def _meant(self, given: str, known: list[str]) -> str:
         close = difflib.get_close_matches(given, known, n=1)
         return f": did you mean {self.elsewhere.get(close[0], close[0])}?" if close else ""
+
+
+def add_action(actions: Any, name: str, run: Any, text: str, *, example: str = "") -> argparse.ArgumentParser:
+    """Adds an action of a command.
+
+    Args:
+        actions: The command's.
+        name: Its name.
+        run: Carries it out.
+        text: What it does, in one line.
+        example: A whole command; empty: none is shown.
+    """
+    epilog = f"example: {example}" if example else None
+    description = f"{text[0].upper()}{text[1:]}."
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=description, epilog=epilog)
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+    return parser

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..types.shown import shown
 from . import UsageError, plugin_shim
+from .parsing import add_action
 
 if TYPE_CHECKING:
     from ..plugin.manifests.manifest import Manifest, Permission
@@ -72,10 +73,8 @@ def add_to(commands: Any) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def action(name: str, run: Any, text: str, what: str, meaning: str, many: bool = False) -> Any:
-        sub = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        sub = add_action(actions, name, run, text)
         sub.add_argument(what.lower(), type=Path, metavar=what, help=meaning, nargs="+" if many else None)
-        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        sub.set_defaults(run=run)
         return sub
 
     own = "the plugin's directory"

@@ -17,6 +17,7 @@ from ..route.message import check_number
 from ..route.sending import OF_BOTH, read_table
 from . import UsageError
 from .flags import add_client_options, client_options
+from .parsing import add_action
 
 __all__ = ["add_to"]
 
@@ -29,12 +30,7 @@ def add_to(commands: Any) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def action(name: str, run: Any, text: str, example: str) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = actions.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"example: nearcall route {example}"
-        )
-        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        sub.set_defaults(run=run)
-        return sub
+        return add_action(actions, name, run, text, example=f"nearcall route {example}")
 
     sub = action("check", check, "check tables without using them", "check routes.toml")
     sub.add_argument("files", metavar="FILE", nargs="+", type=Path, help="in RMR's text, or TOML if its name ends so")

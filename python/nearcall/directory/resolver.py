@@ -21,7 +21,6 @@ __all__ = ["RemoteDirectory", "Resolver", "Source", "source_of"]
 _SETTLED: Final = 10.0
 """Seconds after which all servers have found a directory again that was started anew."""
 
-
 _MOST: Final = 128
 """Servers of a name that one client uses; a balanced one has a connection to each."""
 
